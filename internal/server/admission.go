@@ -71,10 +71,10 @@ type admitter struct {
 	schemas *schemas.Applied
 	// inForce delays the response to a write of a registration until the registration is active.
 	inForce inforce.Holder
-	// makeAccount makes the service account of a namespace; nil if no controller of this
-	// server does.
+	// makeAccount makes the service account of a namespace; nil if no controller of this server
+	// makes it.
 	makeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
-	// namespaces lists the namespaces that a watch has shown.
+	// namespaces lists the namespaces that a watch has delivered.
 	namespaces corelisters.NamespaceLister
 	// caches are the caches that admission plugins and RBAC read.
 	caches *caches.Caches
@@ -91,8 +91,8 @@ type admitter struct {
 	drained chan struct{}
 }
 
-// seriesStay is how long metrics keep the series of a deleted object or kind. The last watches
-// of a deleted kind have ended by then.
+// seriesStay is how long metrics keep the series of a deleted object or kind. By then the last
+// watches of a deleted kind have ended.
 const seriesStay = 20 * time.Second
 
 // judging is the phase in which the server has the admission chain.
@@ -101,7 +101,7 @@ type judging struct {
 	admitter *admitter
 }
 
-// newJudging builds the chain that the settings ask for.
+// newJudging builds the admission chain from the settings.
 func newJudging(f *framed) (*judging, error) {
 	s, self, db, authorize := f.settings, f.loopback, f.db, f.config.Authorization.Authorizer
 	configuration, err := admission.LoadConfiguration(s.AdmissionConfigFile)
@@ -248,8 +248,8 @@ func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
 }
 
 // newParams makes the reader of params. The reader follows the writes of other servers if the
-// server shares its etcd. With strict consistency each request has params read that are newer
-// than the request, and the reader follows nothing.
+// server shares its etcd. With strict consistency each request reads params that are newer than the
+// request, and the reader follows nothing.
 func newParams(s *settings, db *database) *params.Reader {
 	o := params.Options{Strict: s.strict(), StepAside: inflight.StepAside, Observe: admission.CountParamsRead}
 	if s.sharesEtcd() && !s.strict() {
@@ -272,7 +272,7 @@ func (s *settings) manifestDirectories(c *admission.Configuration) map[string]st
 	return directories
 }
 
-// replicaID names this run of this server.
+// replicaID identifies this run of this server.
 func replicaID() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -281,7 +281,7 @@ func replicaID() string {
 	return strings.ToLower(host + "-" + rand.Text()[:8])
 }
 
-// sourced is a reader that adds to the registrations whether kube-apiserver has stored them too.
+// sourced is a reader that marks which registrations kube-apiserver has stored too.
 type sourced struct {
 	snapshot.Reader
 	// kubernetes is Options.Kubernetes.

@@ -8,7 +8,7 @@ import (
 // and the parts that one function makes from these. Code that uses a part a phase too early does
 // not compile. Only connect.go gives a part calls to a part of a later phase.
 
-// assemble puts a server together. The caller closes ends, also after an error.
+// assemble assembles a server. The caller closes ends, also after an error.
 func assemble(ctx context.Context, o *opened) (*assembly, error) {
 	r, err := newReachable(ctx, o)
 	if err != nil {

@@ -81,7 +81,7 @@ func TestPluginsJudgeByWhatWasStoredOnceCaughtUp(t *testing.T) {
 		if cpu := pod.Spec.Containers[0].Resources.Limits.Cpu().String(); cpu != "2" || *pod.Spec.Priority != 7 {
 			t.Errorf("%s: cpu %s, priority %d", name, cpu, *pod.Spec.Priority)
 		}
-		// A cache that has some objects already can be behind, too.
+		// A cache that already has some objects can be behind, too.
 		class, err := client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "more-" + name}, Value: 8}, create)
 		must(err)
 		waiting, cancel = context.WithTimeout(ctx, time.Minute)

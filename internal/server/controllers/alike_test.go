@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// An error does not have the random name of the try.
+// An error does not contain the random name of the attempt.
 func TestErrorsOfOneCauseAreAlike(t *testing.T) {
 	denied := func(message string) string {
 		err := apierrors.NewForbidden(corev1.Resource("pods"), "web-x7k2p", nil)

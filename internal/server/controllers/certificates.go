@@ -13,7 +13,7 @@ import (
 
 const (
 	certificateWorkers = 5
-	// signedFor is how long a certificate is valid at most.
+	// signedFor is the longest lifetime of a certificate.
 	signedFor = 365 * 24 * time.Hour
 )
 

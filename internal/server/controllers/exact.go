@@ -33,7 +33,7 @@ const (
 	countTries = 5
 	// nearlyFull is the share of a limit at which a quota counts as full.
 	nearlyFull = 0.9
-	// lookAnew is after how long the keys are read again when the store still misses an object.
+	// lookAnew is the time after which the keys are read again if the store still misses an object.
 	lookAnew = 50 * time.Millisecond
 )
 
@@ -206,7 +206,7 @@ type caughtUpNamespace struct {
 
 // List implements cache.GenericNamespaceLister.
 func (l caughtUpNamespace) List(selector labels.Selector) ([]runtime.Object, error) {
-	// Objects that another server stores are counted as the informer has them.
+	// Objects that another server stores are counted by the informer's state.
 	if l.of.prefix != "" {
 		ctx, cancel := context.WithTimeout(l.of.term.over, countAtMost)
 		defer cancel()

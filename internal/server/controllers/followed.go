@@ -159,7 +159,7 @@ func (u *follower) use(h cache.ResourceEventHandler, o cache.HandlerOptions) (ca
 		u.kind, u.GenericInformer = current, current.GenericInformer
 	} else {
 		if u.kind.ended {
-			// The last user of the informer has stopped it since this user got it.
+			// The last user of the informer has stopped it since this user got the informer.
 			u.kind = f.newKind(u.resource)
 			u.GenericInformer = u.kind.GenericInformer
 		}

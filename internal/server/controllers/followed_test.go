@@ -122,7 +122,7 @@ func TestAHandlerWithoutAControllerLeavesNothing(t *testing.T) {
 		}
 		stopLate()
 		time.Sleep(2 * lingering)
-		// Its last user released the informer that was given out before.
+		// Its last user released the informer before.
 		_, _ = late.Informer().AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{}, cache.HandlerOptions{})
 		controller := late.Informer().GetController()
 		again := make(chan struct{})
@@ -141,7 +141,7 @@ func TestAHandlerWithoutAControllerLeavesNothing(t *testing.T) {
 	})
 }
 
-// S22.23: controllers do not wait for a kind of another server that hangs. They wait for a kind
+// S22.23: controllers do not wait for a kind of another server that hangs, but they wait for a kind
 // of this server.
 func TestAKindOfAServerThatHangsIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

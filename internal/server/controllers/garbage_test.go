@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// answers is a server that gives every request the same answer.
+// answers is a server that gives every request the same response.
 type answers struct {
 	code int
 	body string
@@ -26,7 +26,7 @@ func (a *answers) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.body)), Request: req}, nil
 }
 
-// Only an answer that names the object means that the object does not exist.
+// Only a response that names the object means that the object does not exist.
 func TestAnAbsentObjectIsNamed(t *testing.T) {
 	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound,

@@ -28,7 +28,7 @@ func serviceAccounts(ctx context.Context, t *term, client kubernetes.Interface) 
 // defaultAccount is the ServiceAccount of pods that name none.
 const defaultAccount = "default"
 
-// accountTimeout bounds how long making an account may take, calls of webhooks included.
+// accountTimeout bounds making an account, including calls of webhooks.
 const accountTimeout = 10 * time.Second
 
 // MakeAccount returns a function that makes the ServiceAccount default of a namespace, for a pod
@@ -44,7 +44,7 @@ func MakeAccount(selection []string, client kubernetes.Interface) (func(ctx cont
 		ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 		defer cancel()
 		accounts := client.CoreV1().ServiceAccounts(namespace)
-		// Most often the account exists, and a read calls no webhook.
+		// Usually the account exists, and a read calls no webhook.
 		account, err := accounts.Get(ctx, defaultAccount, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return account, err
@@ -74,7 +74,7 @@ func serviceAccountTokens(ctx context.Context, t *term, _ kubernetes.Interface) 
 		client, serviceaccountcontroller.TokensControllerOptions{TokenGenerator: t.options.Tokens, RootCA: t.options.RootCA()}))(5)
 }
 
-// rootCertificate keeps the ConfigMap kube-root-ca.crt in every namespace.
+// rootCertificate maintains the ConfigMap kube-root-ca.crt in every namespace.
 func rootCertificate(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	published := t.only("metadata.name", rootcacertpublisher.RootCACertConfigMapName)
 	return working(rootcacertpublisher.NewPublisher(published.Core().V1().ConfigMaps(), t.informers.Core().V1().Namespaces(), client, t.options.RootCA()))(1)

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// systemAccounts begins the names of the users that controllers act as.
+// systemAccounts is the prefix of the names of the users that controllers act as.
 const systemAccounts = "system:serviceaccount:kube-system:"
 
 // Initializing returns an authorizer that decides like inner, and also lets the accounts of

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// needed are the controllers that make pods of an object of a resource.
+// needed are the controllers that make the pods of a workload resource.
 var needed = map[schema.GroupResource][]string{
 	{Group: "apps", Resource: "deployments"}:  {"deployment", "replicaset"},
 	{Group: "apps", Resource: "replicasets"}:  {"replicaset"},
@@ -19,7 +19,7 @@ var needed = map[schema.GroupResource][]string{
 	{Resource: "replicationcontrollers"}:      {"replicationcontroller"},
 }
 
-// Workloads returns the entries of a selection that add the controllers which make pods.
+// Workloads returns the entries of a selection that add the workload controllers.
 func Workloads() []string {
 	var entries []string
 	for _, names := range needed {

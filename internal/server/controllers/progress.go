@@ -146,8 +146,8 @@ func (k *kindProgress) hold(before, after any) {
 	if revision == 0 {
 		return
 	}
-	// Events of other kinds that are held must not wait for this kind: it has passed on all
-	// objects that came before.
+	// Events of other kinds that are delayed must not wait for this kind: it has passed on all
+	// objects that were stored before.
 	k.advance(revision - 1)
 	ctx, cancel := context.WithTimeout(k.progress.term, holdAtMost)
 	defer cancel()

@@ -51,7 +51,7 @@ func meant(namespace string, version int, finalizers ...string) *metav1.PartialO
 	return m
 }
 
-// The news that an owner is being deleted waits for the dependents that were stored before.
+// The event of the deletion of an owner waits for the dependents that were stored before.
 func TestTheNewsOfAnOwnerWaitsForItsDependents(t *testing.T) {
 	type step = func(others *kindProgress)
 	reach := func(revision int) step { return func(k *kindProgress) { k.passed(meant("ns", revision)) } }

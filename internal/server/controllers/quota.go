@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lateinformer"
 )
 
-// The work of the controller of quotas, as in a kube-controller-manager.
+// The workers and intervals of the quota controller, as in a kube-controller-manager.
 const (
 	quotaWorkers = 5
 	// recount is how often the controller counts every quota again.
@@ -39,10 +39,9 @@ var measured = []schema.GroupVersionResource{
 	{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"},
 }
 
-// countQuotas keeps the status of ResourceQuotas: the limits and the use.
+// countQuotas maintains the status of ResourceQuotas: the limits and the use.
 func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	// Objects that are not initialized count, too (S11.36), and other controllers must not see
-	// them.
+	// Uninitialized objects count, too (S11.36), and other controllers must not see them.
 	kinds := &monitors{typed: t.all, whole: measured, objects: t.monitors.objects}
 	configuration, err := quotainstall.NewQuotaConfigurationForControllers(generic.ListerFuncForResourceFunc(kinds.ForResource), t.informers)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/servicecidrs"
 )
 
-// The work of the controllers of services, as in a kube-controller-manager.
+// The workers and limits of the service controllers, as in a kube-controller-manager.
 const (
 	serviceWorkers = 5
 	// perSlice bounds the endpoints in a slice, and perSubset the endpoints in the slices of a
@@ -21,14 +21,14 @@ const (
 	perSlice, perSubset = 100, 1000
 )
 
-// endpoints keeps the Endpoints of services with a selector.
+// endpoints maintains the Endpoints of services with a selector.
 func endpoints(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	core := t.informers.Core().V1()
 	c := endpoint.NewEndpointController(ctx, core.Pods(), core.Services(), t.all.Core().V1().Endpoints(), client, 0)
 	return func(ctx context.Context) { c.Run(ctx, serviceWorkers) }, nil
 }
 
-// endpointSlices keeps the EndpointSlices of services with a selector.
+// endpointSlices maintains the EndpointSlices of services with a selector.
 func endpointSlices(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	core := t.informers.Core().V1()
 	c := endpointslice.NewController(ctx, core.Pods(), core.Services(), core.Nodes(), t.all.Discovery().V1().EndpointSlices(), perSlice, client, 0)
@@ -49,7 +49,7 @@ func serviceRanges(ctx context.Context, t *term, client kubernetes.Interface) (f
 	return func(ctx context.Context) { c.Run(ctx, serviceWorkers) }, nil
 }
 
-// disruptionBudgets keeps the status of PodDisruptionBudgets.
+// disruptionBudgets maintains the status of PodDisruptionBudgets.
 func disruptionBudgets(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	as := t.config("disruption-controller")
 	as.ContentType, as.AcceptContentTypes = "", ""

@@ -78,7 +78,7 @@ type Aggregator struct {
 	ctx context.Context
 	up  atomic.Bool
 
-	// remote are the proxies by group version. The map is never changed.
+	// remote are the proxies by group version. The map is immutable.
 	remote atomic.Pointer[map[schema.GroupVersion]*Proxy]
 	shown  *shown
 	docs   *documents
@@ -87,7 +87,7 @@ type Aggregator struct {
 	wakeOnce sync.Once
 }
 
-// New makes an Aggregator that has yet to Run.
+// New makes an Aggregator, which does nothing until Run.
 func New(o Options) (*Aggregator, error) {
 	client, err := clientset.NewForConfig(o.Loopback)
 	if err != nil {

@@ -37,8 +37,8 @@ var availability = sync.OnceValue(func() *availabilitymetrics.Metrics {
 	return m
 })
 
-// keepLocal keeps the condition of a local APIService and its metric as upstream's controller does
-// (S22.5), without a queue, workers and a handler of its own.
+// keepLocal maintains the condition of a local APIService and its metric as upstream's controller
+// does (S22.5), without a queue, workers and a handler of its own.
 func (a *Aggregator) keepLocal(service *apiregistrationv1.APIService) error {
 	next := service.DeepCopy()
 	helper.SetAPIServiceCondition(next, helper.NewLocalAvailableAPIServiceCondition())

@@ -31,7 +31,7 @@ type Callers struct {
 	Proxies *authenticatorfactory.RequestHeaderConfig
 }
 
-// Publish keeps the ConfigMap until ctx ends, and returns when the ConfigMap is there.
+// Publish maintains the ConfigMap until ctx ends, and returns when the ConfigMap exists.
 func (c Callers) Publish(ctx context.Context, client kubernetes.Interface) error {
 	info := clusterauthenticationtrust.ClusterAuthenticationInfo{ClientCA: c.ClientCA}
 	if p := c.Proxies; p != nil {

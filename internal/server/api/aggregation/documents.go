@@ -237,7 +237,7 @@ func (s *source) readV2(handler http.Handler) (*spec.Swagger, string, error) {
 	return aggregator.FilterSpecByPathsWithoutSideEffects(document, []string{"/" + s.path() + "/"}), etag, nil
 }
 
-// converted makes a v3 document of a v2 document, for servers that have no v3.
+// converted converts a v2 document to v3, for servers that have no v3.
 func (s *source) converted(v2 *spec.Swagger) (map[string]openapi.RemoteDocument, error) {
 	const root = "/openapi/v3"
 	service, routes := handler3.NewOpenAPIService(), mux.NewPathRecorderMux("converted")

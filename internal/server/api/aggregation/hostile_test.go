@@ -84,7 +84,7 @@ func (a answered) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header(a).Clone(), Body: http.NoBody}, nil
 }
 
-// S22.23: a server cannot have its reader wait for a day.
+// S22.23: a server cannot make its reader wait for a day.
 func TestRetryAfterIsBounded(t *testing.T) {
 	_, p := reader(t, http.NotFound)
 	for given, want := range map[string]string{"": "", "1": "1", "86400": "10", "Wed, 21 Oct 2065 07:28:00 GMT": "10"} {

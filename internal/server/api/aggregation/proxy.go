@@ -30,7 +30,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// resolveTimeout bounds how long it may take to find where a service is.
+// resolveTimeout bounds the lookup of a service's address.
 const resolveTimeout = 5 * time.Second
 
 // Proxy passes the requests for one group version on to the server of its APIService. It is
@@ -39,7 +39,7 @@ type Proxy struct {
 	options Options
 	gv      schema.GroupVersion
 	target  atomic.Pointer[target]
-	// running counts the requests that are handled, watches aside.
+	// running counts the running requests, except watches.
 	running atomic.Int64
 	// reported is when the log last reported that responses are too long, in Unix seconds.
 	reported atomic.Int64
@@ -62,7 +62,7 @@ type target struct {
 	uid         types.UID
 	version     string
 	certificate []byte
-	// unavailable is why the condition Available is not true; empty when it is.
+	// unavailable is the reason why the condition Available is not true; empty when it is.
 	unavailable string
 	transport   http.RoundTripper
 	// err is the reason why there is no transport.

@@ -27,12 +27,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/replies"
 )
 
-// Answers of a remote server that this server reads for itself are bounded (S22.23). Answers
-// for clients are not bounded: they pass through.
+// Responses of a remote server to reads of this server itself are bounded (S22.23). Responses to
+// clients are not bounded: they are passed through.
 const (
-	// longestWatch bounds the time of a watch that names no end.
+	// longestWatch bounds the time of a watch without a timeout.
 	longestWatch = 10 * time.Minute
-	// longestRetry bounds how long a server may have its reader wait, in seconds.
+	// longestRetry bounds how long a server may make its reader wait, in seconds.
 	longestRetry = 10
 	// pageSize is how many objects a list asks for at once, and maxObjects how many of all
 	// kinds of a group version are followed.
@@ -46,7 +46,7 @@ const (
 	maxOwners = 1000
 )
 
-// longestRead bounds the time of a read, watches aside. Tests shorten it.
+// longestRead bounds the time of a read, except watches. Tests shorten it.
 var longestRead = time.Minute
 
 // Reads bounds this server's own reads from remote servers. The zero value bounds nothing until
@@ -55,7 +55,7 @@ type Reads struct{ aggregator atomic.Pointer[Aggregator] }
 
 // Follow sets the Aggregator, which has the remote servers.
 func (r *Reads) Follow(a *Aggregator) {
-	// The metric is there before the first answer is refused.
+	// The metric exists before the first response is refused.
 	refused()
 	r.aggregator.Store(a)
 }
@@ -188,7 +188,7 @@ type window struct {
 	read       *read
 	from       io.Reader
 	most, used int64
-	// all is how many bytes were read in total, and total how many may be; 0 means any number.
+	// all is the number of bytes read in total, and total the limit; 0 means no limit.
 	all, total int64
 }
 
@@ -254,7 +254,7 @@ func (r *read) list(req *http.Request, query url.Values) (*http.Response, error)
 	}
 }
 
-// listing is a list as far as it was read.
+// listing is a partly read list.
 type listing struct {
 	*read
 	version string

@@ -177,7 +177,7 @@ func TestWhatIsReadOfARemoteServerIsBounded(t *testing.T) {
 	}
 }
 
-// S22.23: this server reads a list in pages, and the watch after it, completely.
+// S22.23: this server reads all pages of a list, and the watch after it.
 func TestAnHonestServerIsReadToTheEnd(t *testing.T) {
 	client, p := reader(t, func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -113,7 +113,7 @@ func (s *shown) edit(gv schema.GroupVersion, change func(v discovery.Version, kn
 }
 
 const (
-	// maxResources bounds the resources of a group version: each is followed by controllers
+	// maxResources bounds the resources of a group version, because controllers follow each of them
 	// (S22.23).
 	maxResources = 500
 	// maxName bounds the names of a resource, in bytes, like the names of objects.
@@ -137,8 +137,8 @@ func unfit(resources []apidiscoveryv2.APIResourceDiscovery) string {
 	return ""
 }
 
-// heard notes whether the server of a group version listed its current resources. It reports
-// whether the server did not, for the first time since it last did.
+// heard records whether the server of a group version listed its current resources. It reports true
+// at the first failure after a success.
 func (s *shown) heard(gv schema.GroupVersion, current bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -175,8 +175,8 @@ func (b *builder) add(name string, group *resources.Group) ([]*resources.Endpoin
 	return list, nil
 }
 
-// familyOf returns the group that names the family of a group. Some groups are other names for
-// the objects of another group.
+// familyOf returns the group that names the family of a group. Some groups are aliases for the
+// objects of another group.
 func familyOf(group string) string {
 	switch group {
 	case "extensions":

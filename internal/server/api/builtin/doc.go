@@ -1,3 +1,3 @@
-// Package builtin makes the endpoints of the kinds that are always there: upstream's, the
-// registrations among them, and the server's own.
+// Package builtin makes the endpoints of the built-in kinds: upstream's, including the
+// registrations, and the server's own.
 package builtin

@@ -30,7 +30,7 @@ type firstCheck struct {
 }
 
 const (
-	// knownWithin is how long an answer waits, at most.
+	// knownWithin bounds how long a response waits.
 	knownWithin = 10 * time.Second
 	knownEvery  = 10 * time.Millisecond
 )
@@ -42,7 +42,7 @@ func (c *firstCheck) client(config *restclient.Config) *restclient.Config {
 	return config
 }
 
-// hook returns the hook that checks for the first time.
+// hook returns the hook for the first check.
 func (c *firstCheck) hook(run genericapiserver.PostStartHookFunc) genericapiserver.PostStartHookFunc {
 	return func(ctx genericapiserver.PostStartHookContext) error {
 		if err := run(ctx); err != nil {

@@ -68,9 +68,9 @@ type Options struct {
 	Authorizer    authorizer.Authorizer
 	RuleResolver  authorizer.RuleResolver
 
-	// TokenIssuer signs the tokens of service accounts, for MaxTokenExpiration at most; 0
-	// means any time. Tokens that pods take to be valid for an hour are valid for
-	// MaxExtendedExpiration; 0 means an hour.
+	// TokenIssuer signs the tokens of service accounts, for MaxTokenExpiration at most; 0 means no
+	// limit. Tokens that pods request for an hour are valid for MaxExtendedExpiration; 0 means an
+	// hour.
 	TokenIssuer                               serviceaccount.TokenGenerator
 	MaxTokenExpiration, MaxExtendedExpiration time.Duration
 	// ServiceRange is the range of cluster IPs; NodePorts the range of node ports.
@@ -130,7 +130,7 @@ type Hook struct {
 	Run  genericapiserver.PostStartHookFunc
 }
 
-// repairInterval is how often leaked cluster IPs and node ports are looked for.
+// repairInterval is how often the server checks for leaked cluster IPs and node ports.
 const repairInterval = 3 * time.Minute
 
 // Default is the configuration of upstream without flags. It names all versions that upstream has,

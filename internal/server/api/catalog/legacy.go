@@ -49,8 +49,8 @@ var legacy = []struct {
 	},
 }
 
-// rollback is the path where apps/v1beta1 and extensions/v1beta1 take a
-// DeploymentRollback. Upstream's storage for it is still there.
+// rollback is the path where apps/v1beta1 and extensions/v1beta1 accept a DeploymentRollback.
+// Upstream still has the storage for it.
 const rollback = "deployments/rollback"
 
 // LegacyVersions maps each version that upstream no longer serves to the version whose storage it
@@ -63,8 +63,8 @@ func LegacyVersions() map[schema.GroupVersion]schema.GroupVersion {
 	return from
 }
 
-// StoredVersions maps the resources of the versions that upstream no longer serves to those
-// that are stored.
+// StoredVersions maps the resources of the versions that upstream no longer serves to the stored
+// resources.
 func StoredVersions() map[schema.GroupVersionResource]schema.GroupVersionResource {
 	stored := map[schema.GroupVersionResource]schema.GroupVersionResource{}
 	for _, l := range legacy {

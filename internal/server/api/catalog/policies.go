@@ -126,7 +126,8 @@ func (s refinedUpdate) WarningsOnUpdate(ctx context.Context, obj, old runtime.Ob
 // refiningLittle is the part of a refinement that most kinds have in common.
 type refiningLittle struct{}
 
-// validate checks the annotations about how soft a policy or a binding is (S28.4).
+// validate checks the annotations for warn-only and audit-only enforcement of a policy or a binding
+// (S28.4).
 func (refiningLittle) validate(obj, old runtime.Object) field.ErrorList {
 	before, _ := old.(metav1.Object)
 	return registration.ValidateEnforcement(obj.(metav1.Object), before, nil)
@@ -224,7 +225,7 @@ func asValidations(variables []admissionregistration.Variable) []admissionregist
 	return list
 }
 
-// repeated warns of variables that are defined again (S13.17, D77).
+// repeated returns warnings about variables that are defined again (S13.17, D77).
 func repeated(variables []admissionregistration.Variable) []string {
 	var warnings []string
 	seen := map[string]int{}

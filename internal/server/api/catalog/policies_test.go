@@ -25,7 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/validatingadmissionpolicybinding"
 )
 
-// none is a patch of nothing.
+// none is a patch without operations.
 const none = `[JSONPatch{op: "test", path: "/kind"}].filter(p, false)`
 
 // later is an expression that a newer server stored. It uses a function that this release can
@@ -186,7 +186,7 @@ func TestUnchangedTextsCompileAsStored(t *testing.T) {
 	}
 }
 
-// asked is an authorizer that notes the verbs that it is asked about, and refuses.
+// asked is an authorizer that records the requested verbs, and refuses.
 type asked struct{ verbs []string }
 
 func (a *asked) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -208,8 +208,8 @@ func paramRef(name string) *admissionregistration.ParamRef {
 	return &admissionregistration.ParamRef{Name: name, Namespace: "ns", ParameterNotFoundAction: new(admissionregistration.DenyAction)}
 }
 
-// TestRightsAreAskedForWhenTheyMatter proves S13.21 and D75: an update of a binding
-// asks whether the author may read the params if policyName or paramRef changed.
+// TestRightsAreAskedForWhenTheyMatter proves S13.21 and D75: an update of a binding checks whether
+// the author may read the params if policyName or paramRef changed.
 func TestRightsAreAskedForWhenTheyMatter(t *testing.T) {
 	ctx := genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: "jane"})
 	validating := func(policy string, ref *admissionregistration.ParamRef) runtime.Object {

@@ -293,7 +293,7 @@ var plain = map[schema.GroupResource]Strategies{
 	{Resource: "services/status"}:               {Update: service.StatusStrategy},
 }
 
-// unstored makes the storages of the other groups, without a place for objects.
+// unstored makes the storages of the other groups, without storage for objects.
 var unstored = sync.OnceValues(func() (map[schema.GroupVersionResource]rest.Storage, error) {
 	nowhere := &restclient.Config{Host: "https://gatehouse.invalid", Transport: unreachable{}}
 	client, err := kubernetes.NewForConfig(nowhere)
@@ -318,14 +318,14 @@ var unstored = sync.OnceValues(func() (map[schema.GroupVersionResource]rest.Stor
 	return known, nil
 })
 
-// unreachable is a transport to nowhere.
+// unreachable is a transport that always fails.
 type unreachable struct{}
 
 func (unreachable) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("kinds without a server ask nobody")
 }
 
-// Reader reads the objects and the rights of the place that a request is for.
+// Reader reads the objects and the permissions for a request.
 type Reader interface {
 	authorizer.UnconditionalAuthorizer
 	// Get returns an object, and List the objects of a namespace, or of all namespaces if it is

@@ -24,7 +24,7 @@ import (
 // and false for any other service.
 type ServiceAddress func(namespace, name string, port int32) (string, bool)
 
-// proxyToAddresses has services/proxy lead to the addresses of services that run outside of the
+// proxyToAddresses makes services/proxy use the addresses of services that run outside of the
 // cluster.
 func proxyToAddresses(groups []Group, address ServiceAddress, transport http.RoundTripper) {
 	for _, g := range groups {
@@ -39,7 +39,7 @@ func proxyToAddresses(groups []Group, address ServiceAddress, transport http.Rou
 	}
 }
 
-// slicesTimeout is how long the EndpointSlices of a service may take to read.
+// slicesTimeout bounds reading the EndpointSlices of a service.
 const slicesTimeout = 10 * time.Second
 
 // endpointSlices reads the EndpointSlices of a service when a client requests the proxy of the
@@ -63,7 +63,7 @@ func (e endpointSlices) GetEndpointSlices(namespace, service string) ([]*discove
 	return slices, nil
 }
 
-// redirector finds where a service is.
+// redirector finds the address of a service.
 type redirector struct {
 	rest.Redirector
 	services  rest.Getter

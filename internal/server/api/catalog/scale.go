@@ -18,8 +18,8 @@ type scaleStorage interface {
 	rest.GroupVersionKindProvider
 }
 
-// scaleAs serves scale in a version that upstream's scale storages do not expect in a request:
-// such a request would end the process. scaleAs shows them another version, and the owners of
+// scaleAs serves scale in a version that upstream's scale storages do not expect in a request: such
+// a request would crash the process. scaleAs presents another version to them, and the owners of
 // spec.replicas are kept under its name.
 type scaleAs struct {
 	scaleStorage

@@ -16,8 +16,8 @@ type late[T any] struct {
 	current atomic.Pointer[built[T]]
 	// building is held while the value is built.
 	building sync.Mutex
-	// patience is for how many rounds of the keeper the value is kept unused, and unused for how
-	// many it has not been needed. The keeper's lock guards both.
+	// patience is the number of rounds of the keeper for which the value is kept unused, and unused
+	// the number of rounds in which it was not needed. The keeper's lock guards both.
 	patience, unused int
 }
 
@@ -28,8 +28,8 @@ type built[T any] struct {
 	used  atomic.Bool
 }
 
-// newLate returns a late value that build builds. patience is for how many rounds of the keeper
-// the value is kept unused at first.
+// newLate returns a late value with the function build. patience is the initial number of rounds of
+// the keeper for which the value is kept unused.
 func newLate[T any](k *keeper, patience int, build func() (T, error)) *late[T] {
 	return &late[T]{build: build, keeper: k, patience: patience}
 }
@@ -76,7 +76,7 @@ func (l *late[T]) round() bool {
 }
 
 const (
-	// roundTime is how long a round of the keeper takes.
+	// roundTime is the duration of a round of the keeper.
 	roundTime = 5 * time.Second
 	// minPatience is how many rounds a value is kept that is needed once, and maxPatience how many
 	// rounds a value is kept that is needed repeatedly.

@@ -77,7 +77,7 @@ func TestWhatIsLateIsDroppedWhenItIsNotNeeded(t *testing.T) {
 	}
 }
 
-// A request that needs a value while the keeper drops it gets the value.
+// A request that needs a value while the keeper drops it still gets the value.
 func TestWhatIsLateIsThereWhileItIsDropped(t *testing.T) {
 	k := idleKeeper()
 	defer k.end()

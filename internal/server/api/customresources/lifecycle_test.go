@@ -47,7 +47,7 @@ func TestUpdateWhileInUse(t *testing.T) {
 		spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = props
 	})
 
-	// The new schema counts at once, and the old watch is over.
+	// The new schema takes effect at once, and the old watch is over.
 	r := e.must(201, "POST", widgetsPath, widget("after", "{extra: kept}"))
 	if got := r.at("spec", "extra"); got != "kept" {
 		t.Errorf("spec.extra is %v", got)

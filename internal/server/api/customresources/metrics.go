@@ -38,8 +38,8 @@ var durations = sync.OnceValue(func() *metrics.HistogramVec {
 	return h
 })
 
-// observe counts a conversion that a webhook was needed for, in upstream's metrics.
-// Unlike upstream, it does not count a conversion that needed no webhook as a success.
+// observe counts a conversion by a webhook, in upstream's metrics. Unlike upstream, it does not
+// count a conversion that needed no webhook as a success.
 func observe(ctx context.Context, definition, from, to string, took time.Duration, err error) {
 	if from != to {
 		durations().WithLabelValues(definition, from, to, strconv.FormatBool(err == nil)).Observe(took.Seconds())
@@ -56,7 +56,7 @@ func observe(ctx context.Context, definition, from, to string, took time.Duratio
 	conversion.Metrics.ObserveConversionWebhookFailure(ctx, took, kind)
 }
 
-// stepError is an error about an answer, and the name that upstream's metrics have for it.
+// stepError is an error about a response, with its name in upstream's metrics.
 type stepError struct {
 	kind conversion.ConversionWebhookErrorType
 	error

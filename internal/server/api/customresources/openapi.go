@@ -77,8 +77,8 @@ func (d *definition) document(version string) (*spec3.OpenAPI, error) {
 	return document, nil
 }
 
-// withInitializers returns metadata's schema with the field that upstream's
-// lacks. The maps of the argument are shared by all documents and left alone.
+// withInitializers returns metadata's schema with the additional field. The maps of the argument
+// are shared by all documents and not changed.
 func withInitializers(metadata spec.Schema) spec.Schema {
 	metadata.Properties = maps.Clone(metadata.Properties)
 	metadata.Properties["initializers"] = openapi.InitializersSchema()

@@ -61,7 +61,7 @@ func pack(crd, before *apiextensionsv1.CustomResourceDefinition) error {
 	return nil
 }
 
-// packers are writers that compress. Each has a megabyte of tables.
+// packers is a pool of compressing writers. Each has a megabyte of tables.
 var packers sync.Pool
 
 func packSchema(v *apiextensionsv1.CustomResourceValidation) (*apiextensionsv1.CustomResourceValidation, error) {

@@ -187,7 +187,7 @@ type coercingDecoder struct {
 func (d coercingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	var strict []error
 	if into == nil && d.how.fromStorage {
-		// Without this, the decoder takes every object with a field "items" for a list.
+		// Without this, the decoder treats every object with a field "items" as a list.
 		into = &unstructured.Unstructured{}
 	}
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)

@@ -50,7 +50,7 @@ type ConversionError struct {
 	// which it was to be converted.
 	Kind    schema.GroupVersionKind
 	Version string
-	// URL is where the webhook was called.
+	// URL is the URL at which the webhook was called.
 	URL string
 	// Err continues a sentence that begins with the name of the webhook: "failed: ..." or
 	// "returned ...".
@@ -70,15 +70,15 @@ type conversionWebhook struct {
 	caller     *call.Caller
 	mayConvert func(context.Context, string, *registration.ClientConfig) error
 	to         registration.ClientConfig
-	// url is where the webhook is, with the name of a service as host.
+	// url is the URL of the webhook, with the name of a service as host.
 	url   *url.URL
 	turns *turns
 	// review is the version of ConversionReview that both sides support.
 	review string
 }
 
-// reviewVersions are the versions of ConversionReview this server speaks. The versions have the
-// same form, but the server checks more in a response of v1.
+// reviewVersions are the supported versions of ConversionReview. The versions have the same form,
+// but the server checks more in a response of v1.
 var reviewVersions = []string{"v1", "v1beta1"}
 
 func newConversionWebhook(crd *apiextensionsv1.CustomResourceDefinition, o *Options) (*conversionWebhook, error) {

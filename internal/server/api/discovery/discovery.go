@@ -63,7 +63,7 @@ func (h *Handler) SetRemote(versions []Version) error {
 	return h.set(h.mu.custom, versions)
 }
 
-// set makes a new picture; mu is held.
+// set makes a new snapshot; mu is held.
 func (h *Handler) set(custom, remote []Version) error {
 	p, err := newPicture(merge(h.builtin, custom, remote), h.addresses)
 	if err != nil {

@@ -106,7 +106,7 @@ func (l groupList) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	responsewriters.WriteObjectNegotiated(codecs, negotiation.DefaultEndpointRestrictions, schema.GroupVersion{}, w, req, http.StatusOK, &metav1.APIGroupList{Groups: l}, false)
 }
 
-// aggregated is how aggregated discovery shows the version.
+// aggregated returns the entry of the version in aggregated discovery.
 func (v *Version) aggregated() (apidiscoveryv2.APIVersionDiscovery, error) {
 	shown := apidiscoveryv2.APIVersionDiscovery{Version: v.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
 	if v.Stale {

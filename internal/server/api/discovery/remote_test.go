@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 )
 
-// S22.14: the list of groups, which clients older than aggregated discovery read, is as
-// kube-apiserver's aggregator writes it.
+// S22.14: the list of groups, which clients older than aggregated discovery read, equals the list
+// of kube-apiserver's aggregator.
 func TestTheListOfGroupsIsTheAggregators(t *testing.T) {
 	_, s := serve(t, small()[:2])
 	res, err := http.Get(s.URL + "/apis")

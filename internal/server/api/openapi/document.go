@@ -67,7 +67,7 @@ func (d *document) release() {
 	}
 }
 
-// unpack gets the JSON back; mu is held.
+// unpack decompresses the JSON; mu is held.
 func (d *document) unpack() error {
 	text := bytes.NewBuffer(make([]byte, 0, d.mu.size+bytes.MinRead))
 	if _, err := text.ReadFrom(flate.NewReader(bytes.NewReader(d.mu.packed))); err != nil {
@@ -77,7 +77,7 @@ func (d *document) unpack() error {
 	return nil
 }
 
-// first builds the document; mu is held.
+// first builds the document for the first time; mu is held.
 func (d *document) first() error {
 	text, err := d.build()
 	if err != nil {

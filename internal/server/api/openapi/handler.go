@@ -49,8 +49,8 @@ type Custom interface {
 // CustomVersion is a group version for which Custom has a document.
 type CustomVersion struct {
 	schema.GroupVersion
-	// Tag changes whenever the document does. With an empty tag the document
-	// is taken to have changed at every SetCustom.
+	// Tag changes whenever the document does. With an empty tag the document is treated as changed
+	// at every SetCustom.
 	Tag string
 }
 

@@ -79,7 +79,7 @@ func makeOld(s map[string]any, name string) {
 		}
 	case "string", "number", "integer", "boolean":
 	default:
-		// kubectl takes a value of any simple type for a string.
+		// kubectl treats a value of any simple type as a string.
 		s["type"] = "string"
 	}
 }

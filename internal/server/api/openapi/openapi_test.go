@@ -437,8 +437,8 @@ func TestScaleIsDescribedWhereItIsServed(t *testing.T) {
 	}
 }
 
-// custom documents a group version with a schema named like its revision. The
-// group broken.example.com cannot be built.
+// custom documents a group version with a schema named after its revision. The group
+// broken.example.com cannot be built.
 type custom struct{ revision string }
 
 func (c *custom) OpenAPIV3(gv schema.GroupVersion) (*spec3.OpenAPI, error) {

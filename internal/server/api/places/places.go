@@ -77,7 +77,7 @@ func (p Places) Prefixes(elsewhere func(group string) bool) lazyinformer.Prefix 
 	}
 }
 
-// definitions define custom resources.
+// definitions is the resource of CRDs.
 var definitions = apiextensions.Resource("customresourcedefinitions")
 
 // Definitions sends the requests of the informer of CRDs to etcd, below root, and all other

@@ -11,17 +11,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// Kinds publishes the kinds that are served. All fields must be set.
+// Kinds publishes the served kinds. All fields must be set.
 type Kinds struct {
 	Discovery *discovery.Handler
 	OpenAPI   *openapi.Handler
 	// Mapper asks discovery again after Reset.
 	Mapper meta.ResettableRESTMapper
-	// Changed is called when Discovery shows other kinds.
+	// Changed is called when the kinds in Discovery change.
 	Changed func()
 }
 
-// SetCustom shows the kinds that users define.
+// SetCustom publishes the kinds that users define.
 func (k *Kinds) SetCustom(versions []customresources.Version) {
 	shown := []discovery.Version{}
 	documented := []openapi.CustomVersion{}
@@ -37,7 +37,7 @@ func (k *Kinds) SetCustom(versions []customresources.Version) {
 	k.Changed()
 }
 
-// SetRemote shows the kinds that aggregated servers have.
+// SetRemote publishes the kinds of aggregated servers.
 func (k *Kinds) SetRemote(versions []discovery.Version) {
 	if err := k.Discovery.SetRemote(versions); err != nil {
 		klog.ErrorS(err, "Could not update the discovery of aggregated servers")
@@ -46,7 +46,7 @@ func (k *Kinds) SetRemote(versions []discovery.Version) {
 	k.Changed()
 }
 
-// Prioritized gives the versions of this server their places in discovery.
+// Prioritized sets the priorities of the versions of this server in discovery.
 func Prioritized(versions []discovery.Version) []discovery.Version {
 	for i := range versions {
 		p := aggregation.PriorityOf(versions[i].GroupVersion)
@@ -70,7 +70,7 @@ func Versions(endpoints []*resources.Endpoint) []discovery.Version {
 	return list
 }
 
-// Index lists the paths that discovery has now.
+// Index lists the current paths of discovery.
 type Index struct{ *discovery.Handler }
 
 // ListedPaths implements routes.ListedPathProvider.

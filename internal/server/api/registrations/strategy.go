@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
-// strategy is how all kinds here are created and updated.
+// strategy creates and updates all kinds here.
 type strategy struct {
 	runtime.ObjectTyper
 }
@@ -69,8 +69,8 @@ func (strategy) WarningsOnUpdate(_ context.Context, obj, _ runtime.Object) []str
 	return append(aboutVirtual(obj), validation.WarningsForStaticSuffix(webhooksName(obj))...)
 }
 
-// aboutVirtual warns of rules for virtual resources, to which no webhook applies (S1.36). Before
-// 1.37 webhooks apply to the reviews of Kubernetes (S26.4).
+// aboutVirtual returns warnings about rules for virtual resources, to which no webhook applies
+// (S1.36). Before 1.37 webhooks apply to the reviews of Kubernetes (S26.4).
 func aboutVirtual(obj runtime.Object) []string {
 	return admissionregistration.Warnings(obj, emulation.JudgesReviews())
 }

@@ -41,9 +41,8 @@ type Handler struct {
 	Await func(context.Context, schema.GroupResource) bool
 	// Admission is the admission chain for every write.
 	Admission admission.Interface
-	// Initializers is set when the plugin of that name is on: objects that are
-	// not yet initialized are kept from readers that do not ask for them, and
-	// creators wait.
+	// Initializers is set when the plugin of that name is on: objects that are not yet initialized
+	// are hidden from readers that do not ask for them, and creators wait.
 	Initializers bool
 	// Authorizer decides whether a user may get an uninitialized object without asking for such
 	// objects; nil means that no user may.
@@ -57,7 +56,7 @@ type Handler struct {
 	MinWatch time.Duration
 	// NotFound answers requests that are not about resources.
 	NotFound http.Handler
-	// Uncounted keeps the requests of this handler out of the metrics of requests.
+	// Uncounted excludes the requests of this handler from the metrics of requests.
 	Uncounted bool
 }
 

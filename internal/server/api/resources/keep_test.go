@@ -13,8 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// meddler is an admission plugin that notes the object that it gets, and then changes the
-// object.
+// meddler is an admission plugin that records the object that it gets, and then changes the object.
 type meddler struct{ shown string }
 
 func (*meddler) Handles(o admission.Operation) bool {

@@ -13,7 +13,7 @@ import (
 
 const (
 	// maxCompared bounds how many pairs of list elements a strategic merge patch may compare: each element of the patch
-	// is looked for in the list of the object, and in the elements that the patch has added to it (S27.14).
+	// is searched in the list of the object, and in the elements that the patch has added to it (S27.14).
 	maxCompared = 64 << 20
 	// fewElements is the number of list elements in a patch up to which pairs are not counted.
 	fewElements = 1000
@@ -31,7 +31,7 @@ func boundLists(storage rest.Patcher, patch []byte) rest.Patcher {
 // listElements counts the elements of all lists in a JSON text, and of the longest list. Elements of objects that
 // are added to a list count only there.
 func listElements(text []byte) (elements, longest int) {
-	// lengths has the length of each list around a place, -1 for an object.
+	// lengths has the length of each list around the current position, -1 for an object.
 	var lengths []int
 	for i := 0; i < len(text); i++ {
 		switch text[i] {

@@ -17,7 +17,7 @@ import (
 // the pass, and puts them back after the check. It is for one call, whose steps follow each other.
 type ownFields struct {
 	admission.Interface
-	// fields were taken out of the object taken.
+	// fields were removed from the object taken.
 	fields []metav1.ManagedFieldsEntry
 	taken  metav1.Object
 	// updated is set when k8s.io/apiserver has tried to update the object. If the object was too large, it
@@ -71,7 +71,7 @@ func (o *ownFields) Validate(ctx context.Context, a admission.Attributes, i admi
 	return nil
 }
 
-// putBack puts back the fields that were taken out.
+// putBack restores the fields that were removed.
 func (o *ownFields) putBack() {
 	if o.taken != nil {
 		o.taken.SetManagedFields(o.fields)

@@ -42,8 +42,8 @@ func (e *Endpoint) boundPaths(req *http.Request) error {
 // pathBytes returns the total length of the paths of all fields and elements in a JSON text, without the first one of
 // each object and array: only fields with siblings are duplicates.
 func pathBytes(text []byte) (sum int64) {
-	// paths has the length of the path of each object and array around a place, at is the length of the path
-	// there, and name the length of the last string.
+	// paths has the length of the path of each object and array around the current position, at is the
+	// length of the path there, and name the length of the last string.
 	var paths []int64
 	var at, name int64
 	outer := func() int64 {

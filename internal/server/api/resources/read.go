@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/initialization"
 )
 
-// read puts into the context of a read which uninitialized objects it may see.
+// read adds to the context of a read the uninitialized objects that it may see.
 func (h *Handler) read(info *request.RequestInfo, req *http.Request) *http.Request {
 	if !h.Initializers || !initialization.Reads(info.Verb) {
 		return req
@@ -32,5 +32,5 @@ func ownReader(info *request.RequestInfo, req *http.Request) bool {
 	return ok && (u.GetName() == user.APIServerUser || u.GetName() == namespaceController)
 }
 
-// namespaceController is the user as which the server empties namespaces.
+// namespaceController is the user with which the server empties namespaces.
 const namespaceController = "system:serviceaccount:kube-system:namespace-controller"

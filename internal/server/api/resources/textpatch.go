@@ -115,7 +115,7 @@ func (s *textSerializer) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVer
 	return &textDecoder{Decoder: s.NegotiatedSerializer.DecoderToVersion(d, gv), s: s}
 }
 
-// giveBack gives back the memory for the patch.
+// giveBack releases the memory for the patch.
 func (s *textSerializer) giveBack() {
 	if s.give != nil {
 		s.give()

@@ -244,7 +244,7 @@ func TestPatchesOfAUserLeaveMemoryForOthers(t *testing.T) {
 	if code := patch("mallory"); code != http.StatusOK {
 		t.Errorf("after that: %d", code)
 	}
-	// No patch keeps memory: not of a success, and not of a failure.
+	// No patch keeps memory, whether it succeeds or fails.
 	send(t, as("mallory"), "pod", "", string(types.JSONPatchType), strings.NewReader(`[{"op":"remove","path":"/none"}]`))
 	give, err := inflight.TakePatch(ctx, 256<<20)
 	if err != nil {

@@ -46,7 +46,8 @@ func fieldManager(t testing.TB, c managedfields.TypeConverter, gvk schema.GroupV
 	return m
 }
 
-// fewTexts has few texts, among them none, so that elements of lists have the same keys, or none.
+// fewTexts generates only a few texts, including the empty one, so that elements of lists have
+// equal keys, or none.
 func fewTexts(serializer.CodecFactory) []any {
 	return []any{
 		func(s *string, c randfill.Continue) { *s = []string{"", "a", "b", "c"}[c.Intn(4)] },

@@ -111,8 +111,8 @@ func valuesOf(config []string) (map[string]bool, error) {
 	return values, nil
 }
 
-// asked reports whether the entries ask for a version: its own entry takes precedence over those
-// for all versions of its stability.
+// asked reports whether the entries enable a version: its own entry takes precedence over the
+// entries for all versions of its stability.
 func asked(values map[string]bool, gv schema.GroupVersion) bool {
 	if on, given := values[gv.String()]; given {
 		return on

@@ -83,8 +83,8 @@ func cost(t testing.TB, p *Patch, object string, tries int) (allocated uint64, t
 	return allocated, took
 }
 
-// checkCost fails a test if a patch costs much more per byte of the patch and the object than patches do. The measure of time is
-// how long the same bytes take to be decoded.
+// checkCost fails a test if a patch costs much more per byte of the patch and the object than ordinary patches do. Time
+// is measured relative to decoding the same bytes.
 func checkCost(t testing.TB, p *Patch, object string) {
 	t.Helper()
 	const (
@@ -108,7 +108,7 @@ func checkCost(t testing.TB, p *Patch, object string) {
 	if allocated > perByte*bytes+copies {
 		t.Errorf("%d bytes were allocated for %d bytes of patch and object, %d per byte", allocated, bytes, allocated/bytes)
 	}
-	// Another try has the noise of the machine at another time.
+	// Another try reduces the noise of the machine.
 	for try := 0; ; try++ {
 		limit := slower*max(decoded(), decoded()) + 20*time.Millisecond
 		if took < limit {

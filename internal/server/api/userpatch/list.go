@@ -2,10 +2,10 @@ package userpatch
 
 import "slices"
 
-// chunk is how many elements a part of a list has at first.
+// chunk is the initial number of elements in a part of a list.
 const chunk = 512
 
-// list is a list of nodes in parts, so that an element can be added or removed anywhere without a move of all
+// list is a list of nodes in parts, so that an element can be added or removed anywhere without moving all
 // elements behind it.
 type list struct {
 	parts  [][]node
@@ -20,7 +20,7 @@ func newList(nodes []node) *list {
 	return l
 }
 
-// find returns the part with an index up to the length, and the place there.
+// find returns the part for an index up to the length, and the position in the part.
 func (l *list) find(index int) (part, place int) {
 	for part = range l.parts {
 		if index < len(l.parts[part]) {

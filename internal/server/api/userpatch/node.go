@@ -14,7 +14,7 @@ import (
 // it from a null of an operation, whose text is noText.
 type node struct {
 	value
-	// in has the members or elements after an operation has reached into the value; nil before.
+	// in has the members or elements once an operation has reached into the value; nil before.
 	in *container
 }
 
@@ -203,7 +203,7 @@ func (n *node) equal(o *node) bool {
 	}) == nil
 }
 
-// maxDepth is how deep objects may be nested, which is the limit of decoders of JSON.
+// maxDepth is the greatest depth of nested objects, which is the limit of JSON decoders.
 const maxDepth = 10_000
 
 var errDeep = errors.New("the patch nests the object more than 10000 levels deep")

@@ -18,7 +18,7 @@ type Patch struct {
 	Type types.PatchType
 	// Body is valid JSON.
 	Body []byte
-	// Strict reports whether duplicate and unknown members of the patch are looked for.
+	// Strict makes Apply report duplicate and unknown members of the patch.
 	Strict bool
 }
 

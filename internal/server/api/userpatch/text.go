@@ -76,7 +76,7 @@ func (v value) first() byte { return v.text.data[v.start] }
 
 func (v value) isNull() bool { return v.first() == 'n' }
 
-// cursor walks over a text.
+// cursor scans a text.
 type cursor struct {
 	text *text
 	at   int
@@ -153,7 +153,7 @@ type member struct {
 	value value
 }
 
-// eachMember calls a function for each member of an object, as the text has them.
+// eachMember calls a function for each member of an object, in the order of the text.
 func (v value) eachMember(each func(member)) {
 	c := v.inside()
 	for c.next() != '}' {
@@ -203,7 +203,7 @@ func appendKey(to []byte, key string) []byte {
 	return append(to, ':')
 }
 
-// appendRaw appends a JSON text as encoding/json writes a [json.RawMessage], and returns how many levels it has.
+// appendRaw appends a JSON text as encoding/json writes a [json.RawMessage], and returns its depth.
 func appendRaw(to, raw []byte) (_ []byte, levels int) {
 	depth, done := 0, 0
 	for i := 0; i < len(raw); i++ {

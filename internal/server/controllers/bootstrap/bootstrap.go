@@ -51,7 +51,7 @@ func (o *Objects) OrLater(create func(context.Context) error) func(context.Conte
 	return func(ctx context.Context) error {
 		// Servers that start together make the same objects.
 		err := retry.OnError(retry.DefaultBackoff, overtaken, func() error { return create(ctx) })
-		// A denial of a webhook may have no reason; it is an answer of the API all the same.
+		// A denial of a webhook may have no reason; it is a response of the API all the same.
 		if status := apierrors.APIStatus(nil); err == nil || !errors.As(err, &status) {
 			return err
 		}
@@ -97,7 +97,7 @@ func ensure[T metav1.Object](ctx context.Context, client interface {
 	Get(context.Context, string, metav1.GetOptions) (T, error)
 	Create(context.Context, T, metav1.CreateOptions) (T, error)
 }, object T) error {
-	// Most often the object is there, and a read calls no webhook.
+	// Usually the object exists, and a read calls no webhook.
 	_, err := client.Get(ctx, object.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = client.Create(ctx, object, metav1.CreateOptions{})
@@ -149,7 +149,7 @@ func (o *Objects) ServiceCIDR(ctx context.Context) error {
 	return nil
 }
 
-// PriorityClasses makes the two classes that every cluster has.
+// PriorityClasses makes the two default priority classes of a cluster.
 func (o *Objects) PriorityClasses(ctx context.Context) error {
 	classes := o.Client.SchedulingV1().PriorityClasses()
 	for _, class := range schedulingv1.SystemPriorityClasses() {
@@ -160,5 +160,5 @@ func (o *Objects) PriorityClasses(ctx context.Context) error {
 	return nil
 }
 
-// Roles makes the roles of RBAC that every cluster has.
+// Roles makes the default roles of RBAC.
 func (o *Objects) Roles(ctx context.Context) error { return auth.Bootstrap(ctx, o.Client) }

@@ -1,3 +1,3 @@
-// Package bootstrap makes the objects that every cluster has: namespaces with their service
-// accounts, the range of cluster IPs, priority classes and roles.
+// Package bootstrap makes the default objects of a cluster: namespaces with their service accounts,
+// the range of cluster IPs, priority classes and roles.
 package bootstrap

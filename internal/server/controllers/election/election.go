@@ -23,7 +23,7 @@ type Options struct {
 
 // The times of an election, as in a kube-controller-manager.
 const (
-	// duration is for how long after its last renewal other servers leave the Lease alone.
+	// duration is how long after its last renewal other servers do not take the Lease.
 	duration = 15 * time.Second
 	// deadline is how long a server that cannot renew the Lease continues to act.
 	deadline = 10 * time.Second
@@ -113,7 +113,7 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return l.write(func() error { return l.LeaseLock.Update(ctx, record) })
 }
 
-// write stores a record, and notes until when this server may act. Other servers count from when
+// write stores a record, and records until when this server may act. Other servers count from when
 // they see the record, which is after the write began.
 func (l *lock) write(store func() error) error {
 	until := time.Now().Add(deadline)
@@ -125,14 +125,14 @@ func (l *lock) write(store func() error) error {
 	return nil
 }
 
-// hold notes until when this server may act.
+// hold records until when this server may act.
 func (e *Election) hold(until time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.mu.until = until
 }
 
-// parting is how long giving the Lease back may take.
+// parting bounds the time for giving the Lease back.
 const parting = time.Second
 
 // giveBack lets another server take the Lease at once, if this server still holds it.

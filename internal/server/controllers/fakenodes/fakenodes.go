@@ -49,13 +49,13 @@ type Options struct {
 }
 
 const (
-	// prefix begins the names of the nodes.
+	// prefix is the prefix of the names of the nodes.
 	prefix = "fake-node-"
 	// heartbeat is how often the Lease of a node is renewed, and lifetime how long the Lease is
 	// valid, as with a kubelet.
 	heartbeat, lifetime = 10 * time.Second, 40 * time.Second
 	workers             = 4
-	// podsPerNode is for how many pods a node has room.
+	// podsPerNode is the pod capacity of a node.
 	podsPerNode = 10_000
 )
 
@@ -183,7 +183,7 @@ func (n *Nodes) live(ctx context.Context, name string) error {
 		}
 	}
 	if kept, removed := taints.DeleteTaintsByKey(node.Spec.Taints, corev1.TaintNodeNotReady); removed {
-		// In a cluster, the controller of nodes does this.
+		// In a cluster, the node controller does this.
 		node.Spec.Taints = kept
 		if _, err = nodes.Update(ctx, node, metav1.UpdateOptions{}); err != nil {
 			return err
@@ -252,7 +252,7 @@ func statusOf(name string) corev1.NodeStatus {
 	return status
 }
 
-// hostIP returns an address of 198.18.0.0/15, the range for benchmarks, which no host has.
+// hostIP returns an address of 198.18.0.0/15, the range for benchmarks, which is not used by hosts.
 func hostIP(node string) string {
 	var i int
 	_, _ = fmt.Sscan(strings.TrimPrefix(node, prefix), &i)

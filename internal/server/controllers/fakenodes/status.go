@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// outcomeAnnotation of a pod is how its containers end: Succeeded, Failed, or Running if they do
-	// not.
+	// outcomeAnnotation of a pod is the outcome of its containers: Succeeded, Failed, or Running if
+	// they do not end.
 	outcomeAnnotation = "gatehouse.dev/fake-outcome"
 	// runtimeAnnotation of a pod is how long its containers run before they end.
 	runtimeAnnotation = "gatehouse.dev/fake-runtime"
@@ -79,7 +79,7 @@ type observation struct {
 	pod  *corev1.Pod
 	plan plan
 	now  metav1.Time
-	// after is how long until the status changes next; 0 means never.
+	// after is the time until the status changes next; 0 means never.
 	after time.Duration
 }
 
@@ -90,8 +90,8 @@ func (o *observation) due(after time.Duration) {
 	}
 }
 
-// observe writes the status of a pod as a kubelet would, and returns after how long the caller
-// must call it again; 0 means when the pod changes.
+// observe writes the status of a pod as a kubelet would, and returns the time after which the
+// caller must call it again; 0 means when the pod changes.
 func (n *Nodes) observe(pod *corev1.Pod, now time.Time) (after time.Duration) {
 	s := &pod.Status
 	s.ObservedGeneration = pod.Generation

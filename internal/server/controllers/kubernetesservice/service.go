@@ -61,7 +61,7 @@ type Options struct {
 	Range *net.IPNet
 }
 
-// Publisher keeps the service and this server among its endpoints.
+// Publisher maintains the service and this server among its endpoints.
 type Publisher struct {
 	options    Options
 	controller *kubernetesservice.Controller
@@ -192,8 +192,8 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(req.WithContext(b.life))
 }
 
-// allocatorStart is how long the allocator of cluster IPs may take until it has seen the
-// ServiceCIDR. Before, the allocator refuses every address as invalid.
+// allocatorStart bounds the time until the allocator of cluster IPs has seen the ServiceCIDR.
+// Before, the allocator refuses every address as invalid.
 const allocatorStart = 10 * time.Second
 
 // Start makes the service and adds this server to it while the server starts. It returns only
@@ -213,9 +213,8 @@ func (p *Publisher) Start(ctx context.Context) error {
 	return nil
 }
 
-// ofAllocator reports whether an error may be that the allocator of cluster IPs has not seen
-// the ServiceCIDR. The error of a policy that denies has the same reason, but names no such
-// field.
+// ofAllocator reports whether an error may mean that the allocator of cluster IPs has not seen the
+// ServiceCIDR. The error of a policy that denies has the same reason, but names no such field.
 func ofAllocator(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {

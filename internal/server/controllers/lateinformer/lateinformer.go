@@ -15,9 +15,9 @@ func Informer(inner cache.SharedIndexInformer) cache.SharedIndexInformer {
 // handlers.
 type Handled struct {
 	cache.SharedIndexInformer
-	// Wrap, if set, returns the handler that the informer gets in place of a handler.
+	// Wrap, if set, returns the handler to add to the informer in place of a handler.
 	Wrap func(cache.ResourceEventHandler) cache.ResourceEventHandler
-	// Added, if set, is called with the registration of each handler that the informer took.
+	// Added, if set, is called with the registration of each accepted handler.
 	Added func(cache.ResourceEventHandlerRegistration)
 }
 

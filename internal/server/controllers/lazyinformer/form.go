@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// wantsMetadata reports whether a client asks for the metadata of objects alone.
+// wantsMetadata reports whether a client asks for only the metadata of objects.
 func wantsMetadata(req *http.Request) bool {
 	return strings.Contains(req.Header.Get("Accept"), ";as=PartialObjectMetadata")
 }
@@ -55,7 +55,7 @@ func unreadable(kv *mvccpb.KeyValue, err error) error {
 	return fmt.Errorf("the object at %s in etcd cannot be read: %w", kv.Key, err)
 }
 
-// metadataOnly is the form of clients of metadata.
+// metadataOnly is the form of metadata clients.
 type metadataOnly struct{}
 
 func (metadataOnly) mediaType() string { return runtime.ContentTypeJSON }
@@ -83,8 +83,7 @@ func (metadataOnly) event(kind string, object []byte) ([]byte, error) {
 
 func (metadataOnly) status(status *metav1.Status) ([]byte, error) { return json.Marshal(status) }
 
-// stored is the part of an object's metadata that controllers read that follow objects of every
-// kind.
+// stored is the part of an object's metadata that controllers of objects of every kind read.
 type stored struct {
 	Metadata struct {
 		Name                       string                  `json:"name"`

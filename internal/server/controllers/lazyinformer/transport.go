@@ -30,8 +30,8 @@ type Etcd interface {
 // is not stored in etcd, or unknown.
 type Prefix func(schema.GroupResource) string
 
-// Transport sends the requests of informers, and holds back the watches of empty
-// collections. It is safe for concurrent use.
+// Transport sends the requests of informers, and delays the watches of empty collections. It is
+// safe for concurrent use.
 type Transport struct {
 	Next   http.RoundTripper
 	Etcd   Etcd
@@ -93,7 +93,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return t.Next.RoundTrip(req)
 	}
-	// Nothing happened before this revision, which etcd may have forgotten by now.
+	// Nothing happened before this revision, which etcd may have compacted by now.
 	query.Set("resourceVersion", strconv.FormatInt(first-1, 10))
 	again := req.Clone(ctx)
 	again.URL.RawQuery = query.Encode()
@@ -162,7 +162,7 @@ func collection(req *http.Request) (schema.GroupResource, bool) {
 	return schema.GroupResource{}, false
 }
 
-// empty is the answer to a list that finds nothing at a revision.
+// empty is the response to a list without objects at a revision.
 func empty(req *http.Request, revision int64) *http.Response {
 	// Clients for one kind need no kind in the answer.
 	kind := ""

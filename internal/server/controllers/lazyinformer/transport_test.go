@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
-// server notes the requests that reach it.
+// server records the requests that reach it.
 type server struct {
 	count atomic.Int32
 	last  atomic.Pointer[http.Request]
@@ -111,7 +111,7 @@ func TestAWatchBeginsWithTheFirstObject(t *testing.T) {
 		_, err := transport.RoundTrip(request(t, t.Context(), "GET", "/api/v1/pods?watch=true&resourceVersion=1"))
 		answered <- err
 	}()
-	// Of other resources, nothing is heard.
+	// Writes of other resources are not reported.
 	if _, err := etcd.Put(t.Context(), "/registry/podsecurity/x", "x"); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestAWatchBeginsWithTheFirstObject(t *testing.T) {
 	}
 	want := url.Values{"watch": {"true"}, "resourceVersion": {strconv.FormatInt(put.Header.Revision-1, 10)}}
 	got := next.last.Load().URL.Query()
-	// The object may have been there before it was asked for.
+	// The object may have been stored before the watch.
 	if got.Encode() != want.Encode() && got.Get("resourceVersion") != "1" {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -172,7 +172,7 @@ func TestAwaitWaitsForTheFirstObjectOfAny(t *testing.T) {
 	if err := <-awaited; err != nil {
 		t.Error(err)
 	}
-	// Objects that are there already end the wait at once.
+	// Existing objects end the wait at once.
 	if err := Await(t.Context(), etcd, "/registry/a/", "/registry/b/"); err != nil {
 		t.Error(err)
 	}

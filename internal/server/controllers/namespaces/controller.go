@@ -34,7 +34,7 @@ type Collection struct {
 
 // Options are the inputs of a Controller.
 type Options struct {
-	// Collections lists the resources that may have objects in a namespace at this moment.
+	// Collections lists the resources that may currently have objects in a namespace.
 	Collections func() []Collection
 	// Remote lists the current group versions of other servers; nil means that there are none.
 	Remote func() []schema.GroupVersion
@@ -68,7 +68,7 @@ type Controller struct {
 	queue workqueue.TypedRateLimitingInterface[string]
 }
 
-// New returns a controller that has yet to Run.
+// New returns a controller, which does nothing until Run.
 func New(o Options) (*Controller, error) {
 	c := &Controller{Options: o, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))}
@@ -200,7 +200,7 @@ func (c *Controller) emptyOne(ctx context.Context, resource Collection, namespac
 		return err
 	}
 	client := c.Metadata.Resource(resource.GroupVersionResource).Namespace(namespace)
-	// Some kinds would otherwise keep an object for its dependents' sake.
+	// Some kinds would otherwise keep an object because of its dependents.
 	options := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 	if isPods(resource) {
 		// No kubelet reports that the pod has ended.

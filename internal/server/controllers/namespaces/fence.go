@@ -22,7 +22,7 @@ import (
 const maxKnown = 4096
 
 // fence is a client of etcd that creates an object only if its namespace exists and is not being
-// deleted at that very moment.
+// deleted at the time of the create.
 type fence struct {
 	kubernetes.Interface
 	kv     clientv3.KV

@@ -31,7 +31,7 @@ const (
 // that users list, when they list them.
 type counts struct {
 	etcd clientv3.KV
-	// place is the prefix of the keys of a resource.
+	// place returns the prefix of the keys of a resource.
 	place func(schema.GroupResource) string
 
 	mu    sync.Mutex

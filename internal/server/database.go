@@ -28,7 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"
 )
 
-// database is the etcd that objects are stored in.
+// database is the etcd with the stored objects.
 type database struct {
 	client    *etcdkubernetes.Client
 	endpoints []string

@@ -7,7 +7,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// kubectl explain has a text for each field of the own kinds: the comment in the source.
+// kubectl explain has a text for each field of Gatehouse's own kinds: the comment in the source.
 func TestEveryFieldOfOwnKindsIsDescribed(t *testing.T) {
 	described := 0
 	for name, d := range ownDefinitions(func(path string) spec.Ref { return spec.MustCreateRef("#/definitions/" + path) }) {

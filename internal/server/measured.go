@@ -22,7 +22,7 @@ import (
 // process. Nothing is measured until a client reads /metrics.
 var measured atomic.Pointer[database]
 
-// measure has /metrics show the size of the database, as kube-apiserver does, and ownState.
+// measure makes /metrics show the size of the database, as kube-apiserver does, and ownState.
 func (db *database) measure() {
 	measured.Store(db)
 	metrics.SetStorageMonitorGetter(func() ([]metrics.Monitor, error) {

@@ -20,7 +20,7 @@ type opened struct {
 	db       *database
 	// ready is closed once requests are served.
 	ready <-chan struct{}
-	// asked ends when the server is asked to end, which it does after its delay.
+	// asked ends when the server is asked to end. The server ends after its delay.
 	asked context.Context
 	// stopping is closed when no new requests are served, if watches have time to end then.
 	stopping chan struct{}
@@ -46,7 +46,8 @@ type links struct {
 	// initialized. This function comes from the kind of the object, and kinds are made after
 	// stores.
 	discarded func(schema.GroupResource, runtime.Object)
-	// customChanged gives the aggregator, discovery and OpenAPI the kinds that users define now.
+	// customChanged passes the kinds that users define now to the aggregator, discovery and
+	// OpenAPI.
 	customChanged func()
 	// kindsChanged makes the controllers follow the kinds that are served now. The controllers are
 	// made after the API.

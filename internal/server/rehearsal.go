@@ -103,8 +103,8 @@ func rehearsalOf(ctx context.Context) *Rehearsal {
 	return r
 }
 
-// rehearsing is a filter behind authorization. It notes that the user of a rehearsal may make
-// the request.
+// rehearsing is a filter behind authorization. It records that the user of a rehearsal may make the
+// request.
 func (s *settings) rehearsing(next http.Handler) http.Handler {
 	if !s.Rehearsals {
 		return next
@@ -222,8 +222,8 @@ func (s rehearsalSnapshots) Acquire(ctx context.Context, subject snapshot.Subjec
 	return found, err
 }
 
-// rehearsalWitness shows the rehearsals that ask for it how the expressions of an entry are
-// evaluated.
+// rehearsalWitness passes the evaluations of an entry's expressions to the rehearsals that ask for
+// them.
 type rehearsalWitness struct{ entry *registration.Entry }
 
 func (w rehearsalWitness) Wants(ctx context.Context) bool {
@@ -235,7 +235,7 @@ func (w rehearsalWitness) Saw(ctx context.Context, e *expression.Expression, see
 	rehearsalOf(ctx).Saw(w.entry, e, seen)
 }
 
-// rehearsalCalls has Rehearsal.Answer answer the calls of webhooks.
+// rehearsalCalls lets Rehearsal.Answer answer the calls of webhooks.
 type rehearsalCalls struct{ http.RoundTripper }
 
 func (c rehearsalCalls) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -25,8 +25,8 @@ type row struct {
 	// that are not initialized, and its creates do not wait for initializers. After a create that
 	// timed out, its object exists, and the controller would otherwise make it once more (S11.62).
 	counts bool
-	// again is how long a controller that counts waits after a create that failed; the zero value
-	// is usual.
+	// again is how long a controller that counts waits after a failed create; the zero value means
+	// usual.
 	again pace
 	// make makes the controller. It returns a function that runs the controller until its context
 	// ends, or nil when there is nothing to run.

@@ -104,7 +104,7 @@ func newTerm(ctx context.Context, c *Controllers) (*term, error) {
 	return t, nil
 }
 
-// borrow puts informers of the server into a factory.
+// borrow adds informers of the server to a factory.
 func borrow(factory informers.SharedInformerFactory, shared map[runtime.Object]cache.SharedIndexInformer) {
 	for kind, owned := range shared {
 		factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
@@ -211,8 +211,8 @@ func bare(obj any) (any, error) {
 	return obj, nil
 }
 
-// errOver is why a request is not sent. It counts as cancelled, so that libraries do not
-// report it.
+// errOver is the error of a request that is not sent. It counts as canceled, so that client
+// libraries do not report it.
 var errOver = fmt.Errorf("this server does not run the controllers any more: %w", context.Canceled)
 
 // bounded ends requests with a term. It sends no request when this server may not hold the Lease

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// turnAtLeast and turnAtMost bound how long a quota is left alone after an exact count.
+	// turnAtLeast and turnAtMost bound how long a quota is not counted again after an exact count.
 	turnAtLeast, turnAtMost = 100 * time.Millisecond, 2 * time.Second
 	// turnShare is how long a quota is not counted again after a count, as a multiple of the
 	// count's duration. No charge passes while a quota is counted, so turnShare bounds the share of
@@ -24,8 +24,8 @@ type turns struct {
 	queue workqueue.TypedDelayingInterface[types.NamespacedName]
 
 	mu sync.Mutex
-	// asked has the quotas that are being counted or were a moment ago, and whether a request
-	// came since.
+	// asked has the quotas that are being counted or were counted a moment ago, and whether a
+	// request came since.
 	asked map[types.NamespacedName]bool
 }
 

@@ -92,7 +92,7 @@ func cleanTokens(_ context.Context, t *term, client kubernetes.Interface) (func(
 	return c.Run, nil
 }
 
-// fakeNodes plays a scheduler and nodes.
+// fakeNodes runs a fake scheduler and fake nodes.
 func fakeNodes(_ context.Context, t *term, _ kubernetes.Interface) (func(context.Context), error) {
 	// The fake kubelets act as the server: they share one client, and a kubelet's own rights are
 	// for one node.

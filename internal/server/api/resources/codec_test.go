@@ -91,7 +91,7 @@ func TestProtobufOfEveryKind(t *testing.T) {
 	}
 }
 
-// metadataOf returns the metadata of an object in protobuf, envelope and all.
+// metadataOf returns the metadata of an object in protobuf, including its envelope.
 func metadataOf(t *testing.T, data string) string {
 	t.Helper()
 	rest := []byte(strings.TrimPrefix(data, "k8s\x00"))

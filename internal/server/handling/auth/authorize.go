@@ -36,8 +36,8 @@ func NewAuthorizer(ctx context.Context, o *options.BuiltInAuthorizationOptions, 
 	return a, rules, err
 }
 
-// chosen returns the authorizer that the options choose. RBAC alone and AlwaysAllow alone need
-// none of upstream's preparations for files and webhooks.
+// chosen returns the configured authorizer. RBAC alone and AlwaysAllow alone need none of
+// upstream's preparations for files and webhooks.
 func chosen(ctx context.Context, o *options.BuiltInAuthorizationOptions, informers informers.SharedInformerFactory, serverID string) (authorizer.Authorizer, authorizer.RuleResolver, error) {
 	if o.AuthorizationConfigurationFile == "" && len(o.Modes) == 1 {
 		switch o.Modes[0] {

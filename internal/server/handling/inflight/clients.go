@@ -18,8 +18,7 @@ import (
 const (
 	// maxArriving bounds, in bytes, the bodies that are read before their requests have a place.
 	maxArriving = 128 << 20
-	// arrivalCost is counted for each such request in addition to its body: its goroutines and
-	// its connection.
+	// arrivalCost is added to the body of each such request, for its goroutines and its connection.
 	arrivalCost = 16 << 10
 	// arrivalTime is how long a body may take to arrive.
 	arrivalTime = 30 * time.Second
@@ -210,7 +209,7 @@ func (b *budget) add(user string, n int64) {
 	b.held += n
 }
 
-// give gives bytes back.
+// give releases bytes.
 func (b *budget) give(user string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

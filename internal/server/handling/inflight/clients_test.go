@@ -301,8 +301,8 @@ func TestBodiesHaveABound(t *testing.T) {
 	}
 }
 
-// S27.7: the answer of a client that does not read ends, and gives back its place. A client that
-// reads slowly gets its answer, and the events of a watch have no bound.
+// S27.7: the response to a client that does not read is ended, and gives back its place. A client
+// that reads slowly gets its response, and the events of a watch have no bound.
 func TestUnreadAnswersEnd(t *testing.T) {
 	const size = 1 << 20
 	for _, protocol := range protocols {

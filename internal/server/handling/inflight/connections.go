@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// maxHandshakes is how many connections the server may compute the keys of at once.
+// maxHandshakes bounds the handshakes that are computed at once.
 const maxHandshakes = 64
 
 // Pace returns a listener for TLS that accepts every connection at once, and lets the server

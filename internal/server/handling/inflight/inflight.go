@@ -28,7 +28,7 @@ type Options struct {
 	// Fair means that Fair bounds requests, except requests of system:masters. These are counted
 	// here, and never refused.
 	Fair bool
-	// MaxBody is how long the body of a request for a resource may be, in bytes.
+	// MaxBody bounds the body of a request for a resource, in bytes.
 	MaxBody int64
 	// LongRunning reports which requests do not count, above all watches.
 	LongRunning request.LongRunningRequestCheck
@@ -116,7 +116,7 @@ func (l *Limiter) refuse(err *apierrors.StatusError, w http.ResponseWriter, req 
 	responsewriters.ErrorNegotiated(err, l.options.Serializer, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
 }
 
-// mutates reports whether a request does not only read.
+// mutates reports whether a request is a write.
 func mutates(info *request.RequestInfo) bool {
 	return info.Verb != "get" && info.Verb != "list" && info.Verb != "watch"
 }
@@ -127,7 +127,7 @@ func registersWebhooks(info *request.RequestInfo) bool {
 	return info.APIGroup == admissionregistrationv1.GroupName || info.APIGroup == apiextensionsv1.GroupName
 }
 
-// admit takes a place for a request, and returns where from.
+// admit takes a place for a request, and returns the places it was taken from.
 func (l *Limiter) admit(ctx context.Context, mutating, master bool) (taken *places, ok bool) {
 	switch {
 	case master && mutating:

@@ -75,7 +75,7 @@ func (l *Limiter) checkEmpty(t *testing.T) {
 	}
 }
 
-// await waits until so many wait in line.
+// await waits until this number of requests wait in line.
 func (p *places) await(waiting int) {
 	for n := -1; n != waiting; _, n = p.count() {
 		runtime.Gosched()
@@ -102,7 +102,7 @@ func TestLimit(t *testing.T) {
 		h.yields = true
 		h.stay("create")
 		h.stay("create")
-		// Those beyond the bound keep theirs.
+		// Requests beyond the bound keep their places.
 		h.stay("create")
 		if code := send(h.handler, "create"); code != http.StatusTooManyRequests {
 			t.Errorf("%d", code)
@@ -141,7 +141,7 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// Members of system:masters are not refused, and not handled all at once either.
+// Requests of system:masters are not refused, but they are not handled all at once either.
 func TestMastersWaitInLine(t *testing.T) {
 	masters := []string{user.SystemPrivilegedGroup}
 	t.Run("for places of their own", func(t *testing.T) {

@@ -74,8 +74,8 @@ func TestUpdatesTakeTurns(t *testing.T) {
 	})
 }
 
-// S27.8: the hundred-and-first request for the object that waits gets 429, and may try again.
-// Requests that change an object on their way wait without such a bound.
+// S27.8: the hundred-and-first request that waits for the same object gets 429, and may retry.
+// Requests that change an object indirectly wait without such a bound.
 func TestLinesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		by := func(name string) context.Context {

@@ -18,7 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// hall is a priority and fairness with so many seats, which refuses whom it has no seat for.
+// hall is a priority and fairness with a number of seats, which refuses requests when no seat is
+// free.
 type hall struct {
 	flowcontrol.Interface
 	seats, taken, notes, most atomic.Int64

@@ -1,2 +1,2 @@
-// Package replies reads the replies that the clients of this server itself get.
+// Package replies reads responses to requests of this server's own clients.
 package replies

@@ -30,7 +30,7 @@ func reserve(used bool) {
 	}
 }
 
-// reservePart does so with a smaller frame.
+// reservePart does the same with a smaller frame.
 //
 //go:noinline
 func reservePart(used bool) {

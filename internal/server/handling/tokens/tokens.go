@@ -61,8 +61,7 @@ type Tokens struct {
 	Kept serviceaccount.TokenGenerator
 	// MaxExpiration is how long a token may be valid; 0 means no limit.
 	MaxExpiration time.Duration
-	// MaxExtended is how long a token of a pod may be valid that the pod takes to be valid for an
-	// hour; 0 means an hour.
+	// MaxExtended is the lifetime of a token that a pod requests for an hour; 0 means an hour.
 	MaxExtended time.Duration
 
 	// own are the server's own keys; nil when the options name other keys.
@@ -141,7 +140,7 @@ type keys struct {
 
 type keysNow struct {
 	serviceaccount.PublicKeysGetter
-	// issued and kept sign tokens of the API and those in Secrets.
+	// issued and kept sign tokens of the API and tokens in Secrets.
 	issued, kept serviceaccount.TokenGenerator
 }
 
@@ -222,7 +221,7 @@ func (t *Tokens) signOutside(ctx context.Context, endpoint string) error {
 	return nil
 }
 
-// abstractSocket is a socket of Linux that has no file.
+// abstractSocket matches a socket of Linux that has no file.
 var abstractSocket = regexp.MustCompile(`^@([a-zA-Z0-9_-]+\.)*[a-zA-Z0-9_-]+$`)
 
 // Check returns an error if options exclude each other.

@@ -97,7 +97,7 @@ func (v *visit) mayAnswer() bool {
 	return true
 }
 
-// overtake notes that a handler outside of Serve answers, or passes an answer on.
+// overtake records that a handler outside of Serve answers, or passes an answer on.
 func (v *visit) overtake() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

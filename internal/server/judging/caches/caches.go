@@ -39,9 +39,8 @@ var notAwaited = []string{"persistentvolumeclaims", "persistentvolumes"}
 // readLive are resources whose new objects are read from the storage until the cache has them.
 var readLive = []schema.GroupResource{{Resource: "namespaces"}, {Resource: "serviceaccounts"}}
 
-// Await has writes wait for the caches from now on. Await is called after the start of the
-// server: during the start no client could see a difference, and the waits would make the start
-// longer.
+// Await makes writes wait for the caches from now on. It is called after the start of the server:
+// during the start no client could see a difference, and the waits would make the start longer.
 func (c *Caches) Await() error {
 	all := map[schema.GroupResource]cache.SharedIndexInformer{}
 	for _, gvr := range c.resources {

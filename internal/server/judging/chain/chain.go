@@ -39,11 +39,11 @@ type Options struct {
 	Creations  *namespaces.Creations
 	// Fences keep quotas exact.
 	Fences *quotas.Fences
-	// Configuration configures the plugins, and Version is the release as which they behave.
+	// Configuration configures the plugins, and Version is the release that they behave as.
 	Configuration *admission.Configuration
 	Version       compatibility.EffectiveVersion
-	// MakeAccount makes the service account of a namespace; nil if no controller of this
-	// server does.
+	// MakeAccount makes the service account of a namespace; nil if no controller of this server
+	// makes it.
 	MakeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
 	// Drained is closed when no more requests come.
 	Drained <-chan struct{}

@@ -65,7 +65,7 @@ type Estimator struct {
 
 	mu struct {
 		sync.Mutex
-		// types make the types of a kind when they are needed first.
+		// types make the types of a kind on first use.
 		types map[schema.GroupVersionKind]func() *expression.Types
 	}
 }

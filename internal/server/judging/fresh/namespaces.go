@@ -26,9 +26,9 @@ import (
 // namespacePrefix begins the keys of namespaces; the rest of a key is a name.
 func namespacePrefix(root string) string { return path.Join(root, "namespaces") + "/" }
 
-// Namespaces is a table of the existing namespaces, as of the last read of a Reader, with
-// changes that a watch has shown since. It has all fields of a namespace but managedFields,
-// which admission does not need. Uninitialized namespaces are not in the table. It implements
+// Namespaces is a table of the existing namespaces, as of the last read of a Reader, with changes
+// that a watch has delivered since. It has all fields of a namespace except managedFields, which
+// admission does not need. Uninitialized namespaces are not in the table. It implements
 // admission.Namespaces and is safe for concurrent use.
 type Namespaces struct {
 	prefix  string
@@ -84,7 +84,7 @@ func (n *Namespaces) Cached(name string) *corev1.Namespace {
 	case revision > t.revision || revision > read.revision && read.Namespace != nil:
 		return watched
 	}
-	// The watch lags behind. If the last read has no entry, the watch has not seen the deletion
+	// The watch is behind. If the last read has no entry, the watch has not delivered the deletion
 	// yet.
 	return read.Namespace
 }

@@ -227,7 +227,7 @@ func (k known) take(r snapshot.Registrations) bool {
 	return true
 }
 
-// fromNothing returns the registrations of a read of all.
+// fromNothing returns the registrations of a complete read.
 func fromNothing(r snapshot.Registrations) known {
 	k := known{}
 	k.take(r)

@@ -40,7 +40,7 @@ func WatchBelow(ctx context.Context, etcd clientv3.Watcher, prefix string, chang
 func watch(ctx context.Context, etcd clientv3.Watcher, key string, seen func(clientv3.WatchResponse), options ...clientv3.OpOption) {
 	options = append(options, clientv3.WithCreatedNotify())
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		// A member without a leader learns of no write.
+		// A member without a leader receives no writes.
 		watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
 		for response := range etcd.Watch(watching, key, options...) {
 			seen(response)

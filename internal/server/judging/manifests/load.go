@@ -159,7 +159,7 @@ type loading struct {
 	seen map[registration.Source]map[string]string
 }
 
-// document takes in a document: an object, a list of a kind, or a List (S21.5).
+// document adds a document: an object, a list of a kind, or a List (S21.5).
 func (l *loading) document(file string, text []byte) error {
 	obj, _, err := decoder.Decode(text, nil, nil)
 	if err != nil {
@@ -301,8 +301,8 @@ func named[W any](webhooks []W, name func(*W) string) []string {
 	return names
 }
 
-// allowed returns an error for an object that may not be in a file, because it needs an object
-// of the API (S21.9, S21.10).
+// allowed returns an error for an object that may not be in a file, because it needs an object of
+// the API (S21.9, S21.10).
 func allowed(file string, obj runtime.Object) error {
 	policy := func(kind, name string, params *v1.ParamKind) error {
 		if params != nil {

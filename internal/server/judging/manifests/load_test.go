@@ -171,7 +171,7 @@ func TestBadFilesAreRefused(t *testing.T) {
 }
 
 func TestTheHashIsThatOfTheBytes(t *testing.T) {
-	// S21.23: names do not count, and no data gives no hash.
+	// S21.23: the hash ignores names, and is empty without data.
 	one, two := t.TempDir(), t.TempDir()
 	write(t, one, map[string]string{"a.yaml": namedManifest(validatingPolicy, "a"), "b.yaml": namedManifest(validatingPolicy, "b")})
 	write(t, two, map[string]string{"x.yaml": namedManifest(validatingPolicy, "a"), "y.yaml": namedManifest(validatingPolicy, "b"), "z.txt": "other"})

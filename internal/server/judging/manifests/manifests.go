@@ -134,7 +134,7 @@ func (d *directory) failure(err error) error {
 // Local returns the registrations of the files.
 func (s *Source) Local() *snapshot.Local { return s.current.Load().local }
 
-// SetExclusions puts other exclusion rules into force.
+// SetExclusions replaces the exclusion rules.
 func (s *Source) SetExclusions(rules *exclusion.Rules) error {
 	s.mu.Lock()
 	s.exclusions = rules
@@ -276,8 +276,7 @@ func (d *directory) fail(now time.Time, err error) {
 	}
 }
 
-// refuse logs and counts which files are not read, if these have changed or another set has
-// taken effect.
+// refuse logs and counts the ignored files, if these have changed or another set has taken effect.
 func (d *directory) refuse(err error) {
 	if err == nil {
 		d.refused = ""

@@ -275,7 +275,7 @@ func (r *Reader) shared(ctx context.Context, k key, from find) ([]runtime.Object
 	}
 }
 
-// await returns when a read is done. The error is why ctx ended before.
+// await returns when a read is done, or with the reason why ctx ended before.
 func (r *Reader) await(ctx context.Context, one *read) error {
 	select {
 	case <-one.done:
@@ -340,8 +340,8 @@ func (r *Reader) forget(now time.Time) {
 	}
 }
 
-// read does a read, and closes done for the requests that wait. A read that failed serves only
-// these requests.
+// read performs a read, and closes done for the requests that wait. A failed read serves only these
+// requests.
 func (r *Reader) read(ctx context.Context, k key, one *read, from find) {
 	defer close(one.done)
 	if r.options.Observe != nil {
@@ -386,7 +386,7 @@ func (r *Reader) from(ctx context.Context, k key, e *resources.Endpoint, from fi
 	return objects, nil
 }
 
-// shown returns a stored object as clients see it in a kind (S15.11).
+// shown converts a stored object to a kind, as clients see it (S15.11).
 func shown(obj runtime.Object, kind schema.GroupVersionKind, convertor runtime.ObjectConvertor) (runtime.Object, error) {
 	if obj.GetObjectKind().GroupVersionKind() != kind {
 		converted, err := convertor.ConvertToVersion(obj, kind.GroupVersion())

@@ -362,7 +362,7 @@ func TestWritesOfOtherServersAreFollowed(t *testing.T) {
 	})
 }
 
-// unlisted is a storage of objects that can be created and not be read.
+// unlisted is a storage of objects that can be created but not read.
 type unlisted struct{ rest.Storage }
 
 // A kind that cannot be read has no params. Neither has a kind of the server's own that cannot
@@ -399,7 +399,7 @@ func TestAKindThatCannotBeReadHasNoParams(t *testing.T) {
 	}
 }
 
-// unwatched is a storage of objects that can be read and not be watched.
+// unwatched is a storage of objects that can be read but not watched.
 type unwatched struct {
 	rest.Storage
 	rest.Lister

@@ -39,7 +39,7 @@ type typesOf struct {
 // one goroutine.
 type contexts map[string]*types
 
-// mostContexts bounds how many types are remembered.
+// mostContexts bounds the cached types.
 const mostContexts = 8
 
 // of returns the types that the expressions of a policy see.
@@ -100,7 +100,7 @@ func (c *Checker) declared(kind schema.GroupVersionKind, suffix string) (*apiser
 	return declared.MaybeAssignTypeName(kind.Kind + suffix), nil
 }
 
-// mostKinds ends the collection of kinds when a rule has as many.
+// mostKinds ends the collection of kinds when a rule has this many.
 const mostKinds = 10
 
 // kinds returns the kinds that the rules of a policy name, in order (S16.19).

@@ -28,9 +28,8 @@ import (
 const (
 	// interval is the least time between two checks of one policy (D61).
 	interval = time.Second
-	// perSecond and burst bound how many policies are checked. Many policies at once get their
-	// status little by little, since every write of a status makes the servers compile the
-	// policies again.
+	// perSecond and burst bound the rate of checks. Many policies at once get their status
+	// gradually, because every write of a status makes the servers compile the policies again.
 	perSecond, burst = 2, 100
 	// attempt bounds one check with its write.
 	attempt = 30 * time.Second
@@ -70,7 +69,7 @@ type Controller struct {
 	}
 }
 
-// New returns a controller that has yet to Run.
+// New returns a controller, which does nothing until Run.
 func New(o Options) *Controller {
 	return &Controller{options: o, checker: Checker{Schemas: o.Schemas, Kinds: o.Kinds}}
 }

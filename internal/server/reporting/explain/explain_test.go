@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
 
-// rights are the rights of a caller: "VERB RESOURCE", with a namespace and a name if the
+// rights are the permissions of a caller: "VERB RESOURCE", with a namespace and a name if the
 // attributes have them.
 type rights []string
 

@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
 
-// planning takes the place of admission. It makes the plan of a chain and ends every request.
+// planning replaces admission. It makes the plan of a chain and ends every request.
 type planning struct {
 	engine *admission.Engine
 	chain  []admission.Plugin

@@ -140,7 +140,7 @@ func refused(obj runtime.Object, asks bool) string {
 			return "spec.paramRef: " + params
 		}
 	}
-	// The word is searched for in the whole object, so that no way to write an expression escapes.
+	// The word is searched in the whole object, so that no way to write an expression is missed.
 	text, err := json.Marshal(obj)
 	if err != nil || !asks && strings.Contains(string(text), "authorizer") {
 		return "a policy with the variable authorizer cannot be tried without the right to create subjectaccessreviews, because its verdict would show what others may do"

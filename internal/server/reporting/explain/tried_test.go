@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
 
-// reading decodes the kinds of registrations that can be tried, and refuses those named bad.
+// reading decodes the kinds of registrations that can be tried, and refuses objects named bad.
 func reading(text []byte) (runtime.Object, error) {
 	var about metav1.PartialObjectMetadata
 	if err := json.Unmarshal(text, &about); err != nil {
@@ -108,7 +108,8 @@ func TestWhatACallerMayTry(t *testing.T) {
 	}
 }
 
-// A policy would see the labels of the stored namespace when a namespace of its name is created.
+// A policy would see the labels of the stored namespace when a namespace of the same name is
+// created.
 func TestANewNamespaceShowsNoStoredOne(t *testing.T) {
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	for _, tt := range []struct {

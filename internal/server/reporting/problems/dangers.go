@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 )
 
-// lintTime bounds how long the answer to a write of a registration waits for warnings of lint.
+// lintTime bounds how long the response to a write of a registration waits for warnings of lint.
 const lintTime = time.Second
 
 // dangers returns the problems by which a registration stops the cluster or never works. It uses

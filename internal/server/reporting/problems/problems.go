@@ -23,7 +23,7 @@ type Reporter struct {
 	// Current returns the registrations that this server evaluates requests against; nil before the
 	// first read.
 	Current func() *snapshot.Snapshot
-	// Namespaces are the namespaces that an informer has.
+	// Namespaces are the namespaces of an informer.
 	Namespaces corelisters.NamespaceLister
 	// Costs estimates the costs of the expressions of policies.
 	Costs *expressioncost.Estimator

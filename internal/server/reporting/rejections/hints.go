@@ -36,7 +36,7 @@ const (
 	hintWait, hintAgain = 2 * time.Second, 100 * time.Millisecond
 )
 
-// hint is the event about an object on which no controller acts.
+// hint is an event about an object without a controller.
 type hint struct {
 	rejection
 	pod bool

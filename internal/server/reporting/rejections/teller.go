@@ -46,7 +46,7 @@ const (
 	maxWaiting = 256
 	// maxMessage bounds the message of an event, in bytes, as the API of events does.
 	maxMessage = 1024
-	// knownFor is how long a Teller remembers whether an owner exists, and maxKnown of how many
+	// knownFor is how long a Teller caches whether an owner exists, and maxKnown for how many
 	// owners.
 	knownFor, maxKnown = 10 * time.Second, 1024
 	// The limit of events about one owner: a burst, then one in every.
@@ -222,8 +222,8 @@ func message(kind, happened string, object metav1.Object, secret bool, err error
 	return trace.Cut(fmt.Sprintf("Create of %s %q %s: %s", kind, name, happened, why), maxMessage)
 }
 
-// rejected reports whether a webhook or plugin objects to the object; otherwise a webhook could
-// not be called, or a plugin failed.
+// rejected reports whether a webhook or plugin rejected the object. Otherwise a webhook could not
+// be called, or a plugin failed.
 func rejected(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code < 500

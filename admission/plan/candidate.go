@@ -36,8 +36,8 @@ type Candidate struct {
 	Exclusion *exclusion.Exclusion
 }
 
-// Forgives reports whether a request goes on if the candidate's entry fails, because its
-// failure policy is Ignore or an exclusion rule of the administrator ignores failures (S23.6).
+// Forgives reports whether a failure of the candidate's entry is ignored, because its failure
+// policy is Ignore or an exclusion rule of the administrator ignores failures (S23.6).
 func (c *Candidate) Forgives() bool { return Forgives(c.Entry.Entry) || c.Exclusion.Forgives() }
 
 // Timeout returns how long one call of the candidate's webhook may take (S23.7).

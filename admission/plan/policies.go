@@ -180,7 +180,7 @@ func (b *builder) policies(l *Link) {
 	}
 }
 
-// judged adds the step of a policy.
+// judged adds the step for the judgement of a policy.
 func (b *builder) judged(l *Link, j *Judgement, values *Values) {
 	step := b.step(l, j.Candidate)
 	step.Effect = Evaluate

@@ -11,7 +11,7 @@ var source embed.FS
 
 var docs = fielddocs.Of(source)
 
-// FieldDocs returns the comments of the fields of the kinds and their parts, by the
-// name of the type and the name of the field in JSON. The type itself has the empty name. The
-// caller must not change the maps.
+// FieldDocs returns the comments of the fields of the kinds and their parts, by the name of the
+// type and the JSON name of the field. The comment of a type has the empty field name. The caller
+// must not change the maps.
 func FieldDocs() map[string]map[string]string { return docs() }

@@ -2,9 +2,9 @@ package v1alpha1
 
 import "github.com/gatehouse-dev/gatehouse/internal/engine/wire"
 
-// The kinds in protobuf. Field numbers are in the tags of the fields: numbers below 1000 are
-// those of Kubernetes 1.7 to 1.9, and numbers from 1000 on belong to fields that Kubernetes did
-// not have. The serializers of the library call Marshal and Unmarshal.
+// The kinds in protobuf. The tags of the fields have their numbers: numbers below 1000 are the same
+// as in Kubernetes 1.7 to 1.9, and numbers from 1000 on belong to fields that Kubernetes did not
+// have. The serializers of k8s.io/apimachinery call Marshal and Unmarshal.
 
 // Marshal returns the object in protobuf.
 func (in *InitializerConfiguration) Marshal() ([]byte, error) { return wire.Marshal(in) }
@@ -18,18 +18,18 @@ func (in *ExternalAdmissionHookConfiguration) Marshal() ([]byte, error) { return
 // Marshal returns the list in protobuf.
 func (in *ExternalAdmissionHookConfigurationList) Marshal() ([]byte, error) { return wire.Marshal(in) }
 
-// Unmarshal adds the fields in data, which is protobuf, to the object.
+// Unmarshal decodes protobuf data into the object without resetting it.
 func (in *InitializerConfiguration) Unmarshal(data []byte) error { return wire.Unmarshal(data, in) }
 
-// Unmarshal adds the fields in data, which is protobuf, to the list.
+// Unmarshal decodes protobuf data into the list without resetting it.
 func (in *InitializerConfigurationList) Unmarshal(data []byte) error { return wire.Unmarshal(data, in) }
 
-// Unmarshal adds the fields in data, which is protobuf, to the object.
+// Unmarshal decodes protobuf data into the object without resetting it.
 func (in *ExternalAdmissionHookConfiguration) Unmarshal(data []byte) error {
 	return wire.Unmarshal(data, in)
 }
 
-// Unmarshal adds the fields in data, which is protobuf, to the list.
+// Unmarshal decodes protobuf data into the list without resetting it.
 func (in *ExternalAdmissionHookConfigurationList) Unmarshal(data []byte) error {
 	return wire.Unmarshal(data, in)
 }

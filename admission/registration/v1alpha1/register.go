@@ -9,8 +9,8 @@ import (
 // SchemeGroupVersion is the group and version of the kinds.
 var SchemeGroupVersion = schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1alpha1"}
 
-// AddToScheme makes the kinds known to a scheme. It always succeeds; its error is
-// for the sake of runtime.SchemeBuilder.
+// AddToScheme adds the kinds to a scheme. It always succeeds; runtime.SchemeBuilder requires the
+// error.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(SchemeGroupVersion,
 		&InitializerConfiguration{},

@@ -21,8 +21,8 @@ const shutdownTimeout = 10 * time.Second
 // lastWait is how long creators may continue to wait for initializers when the server is to end.
 const lastWait = 5 * time.Second
 
-// controllersEnd is how long the controllers and informers may take to end before serving
-// ends without them.
+// controllersEnd bounds how long the controllers and informers may take to end before serving ends
+// without them.
 const controllersEnd = time.Second
 
 // run serves until ctx ends.
@@ -130,8 +130,8 @@ func (a *assembly) serve(ctx context.Context) error {
 	return a.generic.PrepareRun().RunWithContext(ctx)
 }
 
-// start starts the informers and does the steps of the start, which all work through the
-// server's own API.
+// start starts the informers and runs the steps of the start, which all work through the server's
+// own API.
 func (a *assembly) start(ctx context.Context) error {
 	a.loopback.informers.Start(ctx.Done())
 	if err := a.boot.run(ctx); err != nil {
@@ -146,7 +146,7 @@ func (a *assembly) start(ctx context.Context) error {
 }
 
 // startError returns the error of Run for an error of the start. It is nil when the server was
-// ended during the start, which is not a fault.
+// ended during the start, which is not an error.
 func startError(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return nil

@@ -172,9 +172,9 @@ func TestExternalHooksSeeTheProxyClientCertificate(t *testing.T) {
 	}
 }
 
-// TestMutatingPoliciesInV1beta1 proves S13.3 and S13.4, with D44 and D45: v1beta1 has the kinds
-// of MutatingAdmissionPolicy only if --runtime-config names them, and their objects are those
-// of v1.
+// TestMutatingPoliciesInV1beta1 proves S13.3 and S13.4, with D44 and D45: v1beta1 has the kinds of
+// MutatingAdmissionPolicy only if --runtime-config names them, and the objects are the same as in
+// v1.
 func TestMutatingPoliciesInV1beta1(t *testing.T) {
 	dir := t.TempDir()
 	const policies = "/mutatingadmissionpolicies"

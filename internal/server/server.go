@@ -84,7 +84,8 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 	})
 }
 
-// delayed returns a context that ends as long after ctx as the server serves on.
+// delayed returns a context that ends after ctx by the time for which the server continues to
+// serve.
 func (s *settings) delayed(ctx context.Context) context.Context {
 	if s.ShutdownDelay == 0 {
 		return ctx

@@ -73,14 +73,13 @@ func (s *settings) strict() bool { return s.AdmissionConsistency == consistencyS
 // runs reports whether the admission plugin of a name is in the chain.
 func (s *settings) runs(plugin string) bool { return slices.Contains(s.plugins, plugin) }
 
-// defaultKubeconfig is where the kubeconfig of the admin is without --kubeconfig-out.
+// defaultKubeconfig is the path of the admin's kubeconfig without --kubeconfig-out.
 func (s *settings) defaultKubeconfig() string { return filepath.Join(s.DataDir, "admin.kubeconfig") }
 
 // files returns the writer of the server's own files.
 func (s *settings) files() auth.Files { return auth.Files{NoSync: s.UnsafeNoFsync} }
 
-// ownKey is the prefix in etcd of data of a name that servers keep there in addition to
-// objects.
+// ownKey is the prefix in etcd of data that servers keep there in addition to objects, by a name.
 func (s *settings) ownKey(name string) string { return path.Join(s.EtcdPrefix, "gatehouse", name) }
 
 // newSettings returns an error of one sentence that names the flag if the options are invalid.

@@ -92,7 +92,7 @@ func newAssembly(c *controlled) (*assembly, error) {
 	return a, c.generic.AddBootSequenceHealthChecks(a.boot.checks()...)
 }
 
-// hookSteps are the steps of the start that built-in kinds ask for.
+// hookSteps are the steps of the start from the hooks of built-in kinds.
 func hookSteps(hooks []catalog.Hook, self *loopback) []bootStep {
 	var steps []bootStep
 	for _, hook := range hooks {

@@ -24,8 +24,8 @@ type storing struct {
 // stores has the stores of all resources.
 type stores struct {
 	factory *storage.Factory
-	// initialization hides uninitialized objects, and has creators wait; nil when the
-	// plugin is off.
+	// initialization hides uninitialized objects, and makes creators wait; nil when the plugin is
+	// off.
 	initialization *initialization.Decorator
 	// conversions calls the webhooks that convert stored objects.
 	conversions *call.Caller

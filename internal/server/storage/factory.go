@@ -53,7 +53,7 @@ type Factory struct {
 	instead Instead
 	// values transforms objects on their way to etcd and back; nil when Encrypt was not called.
 	values *encryption.Transformers
-	// filling is how long reads wait for a watch cache: fillingTimeout, but in tests.
+	// filling is how long reads wait for a watch cache: fillingTimeout, except in tests.
 	filling time.Duration
 
 	mu struct {
@@ -192,7 +192,7 @@ func (f *Factory) watching() (client *kubernetes.Client, closeWatcher func()) {
 // countTimeout bounds the count of the objects of a resource that is used for the first time.
 const countTimeout = 2 * time.Second
 
-// empty reports whether etcd has no key below a prefix; false if that cannot be found out.
+// empty reports whether etcd has no key below a prefix; false if the check fails.
 func (f *Factory) empty(prefix string) bool {
 	ctx, cancel := context.WithTimeout(f.client.Ctx(), countTimeout)
 	defer cancel()

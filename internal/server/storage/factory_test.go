@@ -48,7 +48,7 @@ func open(t *testing.T, f *Factory, resource string) apistorage.Interface {
 	return openWith(t, f, resource, configMaps())
 }
 
-// configMaps is how config maps are stored.
+// configMaps is the codec of stored config maps.
 func configMaps() runtime.Codec {
 	format := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 	return scheme.Codecs.CodecForVersions(format, format, corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)

@@ -156,7 +156,7 @@ func (l *lazy) cached(ctx context.Context, read func(*opened) error) error {
 		return read(o)
 	}
 	if cause := o.filling.unreadable.Load(); cause != nil {
-		// To try again does not help.
+		// A retry does not help.
 		return apistorage.NewInternalError(cause)
 	}
 	return err
@@ -319,8 +319,8 @@ func (l *lazy) CompactRevision() int64 {
 	return 0
 }
 
-// fillingTimeout is how long after the opening of a watch cache reads wait for it, if they have
-// the time: on a machine that has too much to do, a cache with many objects takes seconds.
+// fillingTimeout is how long after the opening of a watch cache reads wait for it, if they have the
+// time: on an overloaded machine, a cache with many objects takes seconds.
 const fillingTimeout = time.Minute
 
 // filling is the first filling of a watch cache.

@@ -21,8 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
-// unreadable is a codec that does not read, as when a webhook that converts objects
-// does not answer.
+// unreadable is a codec that fails to decode, as when a conversion webhook does not answer.
 type unreadable struct {
 	runtime.Codec
 	decode func() error
@@ -131,8 +130,8 @@ func TestACacheThatCannotBeFilledKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// The first list of a resource waits until the cache is filled, also for as long as that takes on a
-// machine that has too much to do.
+// The first list of a resource waits until the cache is filled, however long that takes on an
+// overloaded machine.
 func TestTheFirstListWaitsForItsCache(t *testing.T) {
 	t.Parallel()
 	slow := make(chan struct{})
@@ -144,7 +143,7 @@ func TestTheFirstListWaitsForItsCache(t *testing.T) {
 	}
 }
 
-// delayed is a codec that reads nothing before the channel is closed.
+// delayed is a codec that decodes nothing before the channel is closed.
 type delayed struct {
 	runtime.Codec
 	until chan struct{}

@@ -33,8 +33,8 @@ func explainRead(ctx context.Context, err error) error {
 	}}
 }
 
-// explainWrite is explainRead for writes. etcd may have done a write without reporting its
-// outcome, so that the error does not invite clients to send the write again.
+// explainWrite is explainRead for writes. etcd may have performed a write without reporting its
+// outcome, so that the error does not ask clients to send the write again.
 func explainWrite(ctx context.Context, err error) error {
 	if code, ok := etcdCode(err); !overtime(ctx, err) && (!ok || code != codes.Unavailable && code != codes.DeadlineExceeded) {
 		return refused(err)

@@ -25,9 +25,9 @@ type past struct{ watches atomic.Int64 }
 // would delay the reports of its progress until they have caught up.
 var pastStream = metadata.Pairs("gatehouse-watch", "past")
 
-// watch returns w, the answer of the cache. If the cache refused the watch because its version
-// is too old, watch returns a watch of etcd. Beyond maxPast clients get the answer of the
-// cache, and list again.
+// watch returns w, the result of the cache. If the cache refused the watch because its version is
+// too old, watch returns a watch of etcd. Beyond maxPast clients get the result of the cache, and
+// list again.
 func (p *past) watch(ctx context.Context, raw apistorage.Interface, key string, opts apistorage.ListOptions, w watch.Interface) (watch.Interface, error) {
 	answer := refusalOf(w)
 	if answer == nil {

@@ -41,7 +41,7 @@ type snapshots struct {
 
 // compacting is a watch cache.
 type compacting interface {
-	// Compact forgets the snapshots before a version.
+	// Compact drops the snapshots before a version.
 	Compact(resourceVersion string) error
 }
 
@@ -50,8 +50,8 @@ func newSnapshots(now func() time.Time) *snapshots { return &snapshots{now: now}
 // of sets the cache.
 func (s *snapshots) of(cache compacting) { s.cache.Store(&cache) }
 
-// attributes returns attrs, which the cache calls with the object of each event before it takes the
-// event in. The event before is then in the cache, with its snapshot.
+// attributes returns attrs, which the cache calls with the object of each event before it processes
+// the event. The previous event is then in the cache, with its snapshot.
 func (s *snapshots) attributes(attrs apistorage.AttrFunc) apistorage.AttrFunc {
 	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
 		s.pass(obj)

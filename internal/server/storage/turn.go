@@ -13,11 +13,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 )
 
-// longList is the number of objects from which on a list waits for its turn. The copies of 1,000
-// pods take 1.2 MiB.
+// longList is the number of objects from which a list waits for its turn. The copies of 1,000 pods
+// take 1.2 MiB.
 const longList = 1000
 
-// selects reports whether a predicate asks for some of the objects only.
+// selects reports whether a predicate selects only some of the objects.
 func selects(p apistorage.SelectionPredicate) bool {
 	if p.Field != nil && !p.Field.Empty() && len(p.Field.Requirements()) == 0 {
 		// The selector leaves out objects that the reader need not copy.

@@ -79,7 +79,7 @@ func (a *Announcer) Announce(ctx context.Context) error {
 	return nil
 }
 
-// noting notes whether an attempt failed because the database is full.
+// noting records whether an attempt failed because the database is full.
 func (a *Announcer) noting(err error) error {
 	a.full.Store(errors.Is(err, rpctypes.ErrNoSpace))
 	return err

@@ -22,8 +22,8 @@ type announced struct {
 	Encryption *string `json:"encryption,omitempty"`
 }
 
-// Encrypts notes the hash of the EncryptionConfiguration that the server uses from now on; empty
-// for none.
+// Encrypts sets the hash of the EncryptionConfiguration that the server uses from now on; empty for
+// none.
 func (a *Announcer) Encrypts(hash string) {
 	a.encryption.Store(&hash)
 	select {

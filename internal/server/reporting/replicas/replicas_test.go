@@ -141,7 +141,7 @@ func (s *store) summary(name string) summary {
 	return out
 }
 
-// eventually waits for a state: announcements are written outside of requests.
+// eventually waits for a state, because announcements are written outside of requests.
 func (s *store) eventually(what, name string, want summary) {
 	s.t.Helper()
 	var diff string

@@ -115,7 +115,7 @@ func (s *States) List(ctx context.Context, o *metainternalversion.ListOptions) (
 // names of their states.
 type versions map[string]int64
 
-// server is an announced server.
+// server is a server that has announced itself.
 type server struct {
 	name string
 	announce.Announcement

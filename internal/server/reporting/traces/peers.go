@@ -25,7 +25,7 @@ const (
 	maxPeers = 16
 	// peerTimeout bounds how long the servers may take to answer.
 	peerTimeout = 3 * time.Second
-	// maxPeerAnswer bounds how much of an answer is read, in bytes.
+	// maxPeerAnswer bounds the bytes read of a response.
 	maxPeerAnswer = 32 << 20
 )
 

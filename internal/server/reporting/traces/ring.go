@@ -131,7 +131,7 @@ func (q *queue) remove(e *entry) {
 	q.entries = slices.Delete(q.entries, i, i+1)
 }
 
-// Bytes returns about how many bytes the traces take.
+// Bytes returns the approximate size of the traces, in bytes.
 func (r *Ring) Bytes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +145,7 @@ func (r *Ring) Dropped() int {
 	return r.mu.dropped
 }
 
-// kept is a trace as it was in the ring.
+// kept is a copy of a trace in the ring.
 type kept struct {
 	trace   *trace.Trace
 	version int64
@@ -175,7 +175,7 @@ func (r *Ring) version() int64 {
 	return r.mu.version
 }
 
-// since returns the traces that came after a version, oldest first. The lock is held.
+// since returns the traces that were added after a version, oldest first. The lock is held.
 func (r *Ring) since(version int64) []kept {
 	var list []kept
 	for _, q := range []*queue{&r.mu.plain, &r.mu.notable} {

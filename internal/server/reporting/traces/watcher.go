@@ -37,7 +37,7 @@ type watcher struct {
 	lost        bool
 }
 
-// change is an event that a watcher has not passed on yet.
+// change is an event that a watcher has not sent yet.
 type change struct {
 	event watch.EventType
 	kept
@@ -82,7 +82,7 @@ func (w *watcher) Stop() { w.stop() }
 // ResultChan implements watch.Interface.
 func (w *watcher) ResultChan() <-chan watch.Event { return w.result }
 
-// run passes on events until ctx ends.
+// run sends events until ctx ends.
 func (w *watcher) run(ctx context.Context, initial []kept, bookmark bool, version int64) {
 	defer close(w.result)
 	defer func() {

@@ -29,7 +29,7 @@ import (
 // newDir makes a data directory in which the key "state" and the CA have a value.
 func newDir(t *testing.T, value string) string {
 	t.Helper()
-	// An etcd that ends may still be making the next log file ready.
+	// An etcd that ends may still be preparing the next log file.
 	dir, err := os.MkdirTemp("", "backup-test-")
 	if err != nil {
 		t.Fatal(err)
@@ -122,8 +122,8 @@ func sumOf(t *testing.T, dir string) string {
 	return fmt.Sprintf("%x", sum.Sum(nil))
 }
 
-// A backup of a running server and a backup of its data when it does not run have the same
-// content. A backup without a server does not change the data.
+// A backup of a running server and a backup of its data after it has ended have the same content. A
+// backup without a server does not change the data.
 func TestABackupHasEverything(t *testing.T) {
 	dir := newDir(t, "old")
 	before := sumOf(t, dir)
@@ -466,7 +466,7 @@ func TestRevisionsOnlyRise(t *testing.T) {
 			seen = r.Header.Revision
 		})
 	}
-	// A server writes as fast as it can for a day after a restore, and loses its data.
+	// A server writes as fast as possible for a day after a restore, and loses its data.
 	now := time.Now()
 	first := revision("", now)(7)
 	written := first + 24*3600*revisionsPerSecond

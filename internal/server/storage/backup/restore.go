@@ -25,10 +25,10 @@ const (
 	// staged is the directory in a data directory in which restored data are prepared.
 	// replacedPrefix is the prefix of the directories with replaced data.
 	staged, replacedPrefix = "restored", "before-restore-"
-	// moreRevisions is more than the number of revisions that etcd's log has and its database
-	// has not.
+	// moreRevisions is greater than the number of revisions that are in etcd's log and not in its
+	// database.
 	moreRevisions = 1_000_000
-	// revisionsPerSecond is more than the revisions that an etcd makes in a second of steady
+	// revisionsPerSecond is greater than the number of revisions of an etcd in a second of steady
 	// writes.
 	revisionsPerSecond = 10_000
 )

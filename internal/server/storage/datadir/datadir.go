@@ -68,7 +68,7 @@ func Has(dir string) (int, error) {
 // Encrypted reports whether values may be encrypted in data of a format.
 func Encrypted(format int) bool { return format > plain }
 
-// MarkEncrypted writes into a data directory that values may be encrypted, before any is.
+// MarkEncrypted records in a data directory that values may be encrypted, before any value is.
 func MarkEncrypted(to auth.Files, dir string) error {
 	if format, err := Has(dir); err != nil || Encrypted(format) {
 		return err
@@ -82,7 +82,7 @@ func read(dir string) (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// Mark writes into a data directory which format it has.
+// Mark records the format of a data directory in it.
 func Mark(to auth.Files, dir string, format int) error {
 	return to.Write(filepath.Join(dir, formatName), []byte(content(format)+"\n"), 0o644)
 }

@@ -120,7 +120,7 @@ func TestUnreadableValues(t *testing.T) {
 	}
 }
 
-// S29.5: a changed file counts from the reload on. A file that cannot be used changes nothing.
+// S29.5: a changed file takes effect on reload. A file that cannot be used changes nothing.
 func TestReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
 	configuration(t, file, provider("secretbox", "one", key1))
@@ -148,8 +148,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// S29.3: without a configuration, values pass on the path that they passed before there was
-// encryption, without an allocation.
+// S29.3: without a configuration, values are passed as before encryption existed, without an
+// allocation.
 func TestWithoutAConfigurationValuesPass(t *testing.T) {
 	kv := &mvccpb.KeyValue{Key: []byte(at), Value: []byte("value")}
 	var none *Transformers

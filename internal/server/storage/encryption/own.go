@@ -28,7 +28,7 @@ func OwnFile(dataDir string) string { return filepath.Join(dataDir, "encryption"
 // OwnProvider is the provider of the keys in a data directory.
 const OwnProvider = "secretbox"
 
-// keyBytes is how long a key of secretbox is.
+// keyBytes is the length of a key of secretbox.
 const keyBytes = 32
 
 // ownKeys reads the keys of the configuration in a data directory, the encrypting key first. It
@@ -53,7 +53,7 @@ func ownKeys(dataDir string) ([]apiserverv1.Key, error) {
 	return c.Resources[0].Providers[0].Secretbox.Keys, nil
 }
 
-// KeyNames lists the names of the keys in a data directory, that which encrypts first.
+// KeyNames lists the names of the keys in a data directory, the encrypting key first.
 func KeyNames(dataDir string) ([]string, error) {
 	keys, err := ownKeys(dataDir)
 	var names []string

@@ -18,7 +18,7 @@ const (
 	perPage, atOnce = 500, 16
 )
 
-// SharedKeys is where servers keep the keys that they share, below the prefix of all keys.
+// SharedKeys is the prefix of the keys that servers share, below the prefix of all keys.
 const SharedKeys = "gatehouse/pki"
 
 // secretsIn calls do with each page of the Secrets, and of the keys that servers share, below a

@@ -65,7 +65,8 @@ func TestKeysOfADataDirectory(t *testing.T) {
 	}
 }
 
-// S29.5: a server with an embedded etcd takes the file in its data directory into use when it appears.
+// S29.5: a server with an embedded etcd begins to use the file in its data directory when the file
+// appears.
 func TestTheFileInADataDirectoryMayAppear(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	if err := datadir.Prepare(auth.Files{}, dir); err != nil {

@@ -67,7 +67,7 @@ func startSafely(ctx context.Context, cfg *embed.Config, f *failure) (*embed.Etc
 	}
 }
 
-// logDamaged makes an error of an error or a panic of etcd about its log. A full disk does not
+// logDamaged converts an error or a panic of etcd about its log to an error. A full disk does not
 // count as damage.
 func logDamaged(cause any) error {
 	if err, ok := cause.(error); ok && errors.Is(err, syscall.ENOSPC) {

@@ -20,8 +20,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// newData makes the data of an etcd that holds something, and returns its
-// directory.
+// newData makes the data of an etcd with some content, and returns its directory.
 func newData(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "etcd-test-")
@@ -29,7 +28,7 @@ func newData(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// An etcd that could not start may still be making the next log file ready.
+		// An etcd that could not start may still be preparing the next log file.
 		for os.RemoveAll(dir) != nil {
 		}
 	})
@@ -176,8 +175,7 @@ func TestAStartCanBeEnded(t *testing.T) {
 	}
 }
 
-// putMuch adds entries to the data of an etcd, more than the etcd adds by itself when it
-// starts.
+// putMuch adds entries to the data of an etcd, more than the etcd itself adds when it starts.
 func putMuch(t *testing.T, dir string) {
 	t.Helper()
 	s, err := Start(t.Context(), Options{Dir: dir})

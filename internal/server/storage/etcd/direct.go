@@ -58,7 +58,7 @@ func (d direct) txn(ctx context.Context, in *pb.TxnRequest, options ...grpc.Call
 	return response, d.ended(ctx, err)
 }
 
-// ended returns the error of a call, or why the call was ended.
+// ended returns the error of a call, or the reason why the call was ended.
 func (d direct) ended(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -120,7 +120,7 @@ func again(err error) bool {
 	return status.Code(err) == codes.Unavailable || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// reads are the reads and watches by function calls that run now. etcd must not be closed under them.
+// reads are the running reads and watches by function calls. etcd must not be closed while they run.
 type reads struct {
 	mu      sync.RWMutex
 	closed  bool

@@ -28,7 +28,7 @@ type gate struct {
 	stopping context.Context
 }
 
-// of has an etcd wait for its reads when it stops.
+// of makes an etcd wait for its reads when it stops.
 func (e *ending) of(server *etcdserver.EtcdServer) {
 	stopping, stop := context.WithCancel(context.Background())
 	g := &gate{server: server, stopping: stopping}

@@ -23,9 +23,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// startTimeout is how long an embedded etcd may take to serve once it has read its
-// data. closeTimeout is how long it may take to end. The server does not wait longer for an
-// etcd, since acknowledged writes are on disk.
+// startTimeout bounds how long an embedded etcd may take to serve once it has read its data, and
+// closeTimeout how long it may take to end. The server does not wait longer for an etcd, because
+// acknowledged writes are on disk.
 const startTimeout, closeTimeout = 60 * time.Second, 4 * time.Second
 
 // memberName is the name of the only member of an embedded etcd, and peerURL the address that it
@@ -40,10 +40,10 @@ var initialCluster = memberName + "=" + peerURL.String()
 type Options struct {
 	// Dir is the directory of the data. Start makes it if it does not exist.
 	Dir string
-	// MinFree is how many bytes of the disk that has Dir must be free for clients to
-	// write; 0 means DefaultMinFree, and less than 0 that the free space is not watched.
+	// MinFree is the number of bytes of the disk with Dir that must be free for clients to write; 0
+	// means DefaultMinFree, and a negative value that the free space is not checked.
 	MinFree int64
-	// Quota is how many bytes the database may have; 0 means DefaultQuota.
+	// Quota bounds the database, in bytes; 0 means DefaultQuota.
 	Quota int64
 	// Version is the version of the program, for other programs that find the data in use.
 	Version string
@@ -123,7 +123,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Quota returns how many bytes the database may have.
+// Quota returns the greatest size of the database, in bytes.
 func (s *Server) Quota() int64 { return s.limit }
 
 // Serves announces the URL of the API that this process serves from the data (Serving).

@@ -42,12 +42,12 @@ const (
 	// maxHeader bounds the headers of a request, and maxMessage a message of the consensus, in bytes. A snapshot
 	// follows its message and has no bound: it is the database.
 	maxHeader, maxMessage = 16 << 10, 256 << 20
-	// dialTime bounds a connection to another member to compare its key, and provedFor and refusedFor how long a
-	// result is kept.
+	// dialTime bounds a connection to another member to compare its key, and provedFor and refusedFor are how
+	// long a result is cached.
 	dialTime, provedFor, refusedFor = 2 * time.Second, time.Minute, time.Second
 	// checkEvery is how often open connections are compared with the members.
 	checkEvery = 200 * time.Millisecond
-	// maxMembers bounds the answer of another member about all members, in bytes.
+	// maxMembers bounds the response of another member with the list of members, in bytes.
 	maxMembers = 1 << 20
 )
 
@@ -324,7 +324,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if from != 0 && s.etcd.Server.IsIDRemoved(uint64(from)) {
-		// The member learns from these codes that it was removed, and ends.
+		// These codes tell the member that it was removed, and it ends.
 		code := http.StatusForbidden
 		if req.Method == http.MethodGet {
 			code = http.StatusGone

@@ -43,7 +43,7 @@ func (i *Identity) of(m *membership.Member) bool {
 
 func identityKey(prefix, name string) string { return identities(prefix) + name }
 
-// identities begins the keys of all records below a prefix.
+// identities is the prefix of the keys of all records below a prefix.
 func identities(prefix string) string { return path.Join(prefix, "keys") + "/" }
 
 func readIdentity(kv *mvccpb.KeyValue) (*Identity, error) {
@@ -54,7 +54,8 @@ func readIdentity(kv *mvccpb.KeyValue) (*Identity, error) {
 	return i, nil
 }
 
-// PutJoining replaces the record of a member that joins, and deletes records of servers that never came to its URL.
+// PutJoining replaces the record of a member that joins, and deletes records of servers that never started at its
+// URL.
 func PutJoining(ctx context.Context, kv clientv3.KV, prefix string, i Identity) error {
 	found, err := kv.Get(ctx, identities(prefix), clientv3.WithPrefix(), clientv3.WithLimit(maxIdentities))
 	if err != nil {

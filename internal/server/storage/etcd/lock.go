@@ -23,9 +23,9 @@ var ErrInUse = errors.New("in use")
 // write more lines.
 const lockName = "lock"
 
-// Lock makes a second process that uses the same data fail at once. The kernel releases the
-// lock when the process ends, however the process ends. Functions that open data in place are
-// methods of Lock: without the lock, the database of a running etcd is locked and an open waits.
+// Lock makes a second process that uses the same data fail at once. The kernel releases the lock
+// when the process ends in any way. Functions that open data in place are methods of Lock: without
+// the lock, the database of a running etcd is locked and an open waits.
 type Lock struct {
 	dir  string
 	file *os.File

@@ -22,7 +22,7 @@ const (
 	lookForLeader = 250 * time.Millisecond
 	// describeAgain is how often a member without a leader checks which other members answer.
 	describeAgain = 10 * time.Second
-	// noMajority begins the error of a call without a majority.
+	// noMajority is the prefix of the error of a call without a majority.
 	noMajority = "the cluster has no majority"
 )
 
@@ -65,7 +65,7 @@ func (m *majority) look(now time.Time, leader bool) (describe bool) {
 	return false
 }
 
-// describe sets the text for the errors, and ends the calls that run.
+// describe sets the text for the errors, and ends running calls.
 func (m *majority) describe(now time.Time, text string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -25,7 +25,7 @@ const (
 	heartbeat, election = 100, 1000
 	// catchUpTimeout is how long a member that has a leader may take to get all data.
 	catchUpTimeout = 30 * time.Minute
-	// promoteAgain is how often a member that joins asks whether it has caught up.
+	// promoteAgain is how often a member that joins checks whether it has caught up.
 	promoteAgain = 50 * time.Millisecond
 	// unheardAfter bounds how long a member may not know that the others have its name.
 	unheardAfter = 500 * time.Millisecond
@@ -230,12 +230,12 @@ func (s *Server) Members() (voters, learners int) {
 	return voters, learners
 }
 
-// Progress is how far a member is.
+// Progress is the progress of a member in the log.
 type Progress struct {
 	ID, Committed, Applied uint64
 }
 
-// Progress returns how far this member is.
+// Progress returns the progress of this member.
 func (s *Server) Progress() Progress {
 	e := s.etcd.Server
 	return Progress{ID: uint64(e.MemberID()), Committed: e.CommittedIndex(), Applied: e.AppliedIndex()}

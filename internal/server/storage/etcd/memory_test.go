@@ -39,7 +39,8 @@ func TestWhatIsStoredIsNotKeptForFollowers(t *testing.T) {
 		}
 	}
 	before := alive()
-	// held waits until the process has little more than before. A quiet etcd still has its last step.
+	// held waits until the process uses little more memory than before. A quiet etcd still keeps its
+	// last step.
 	held := func(when string, c *clientv3.Client) {
 		t.Helper()
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {

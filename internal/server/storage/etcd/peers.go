@@ -25,7 +25,8 @@ const askPeer = 2 * time.Second
 // asked is another member, and whether it answers at its peer address.
 type asked struct {
 	Peer
-	// answers reports whether a member answers there. refusal is why the connection failed after that; nil for none.
+	// answers reports whether a member answers at the address. refusal is the reason why the connection failed after
+	// that; nil for none.
 	answers bool
 	refusal error
 }

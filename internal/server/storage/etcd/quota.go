@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// DefaultQuota is how many bytes the database may have.
+	// DefaultQuota is the default bound of the database, in bytes.
 	DefaultQuota = 8 << 30
 	// quotaInterval is how often the size of the database is checked.
 	quotaInterval = 10 * time.Second

@@ -42,7 +42,7 @@ func TakeSnapshot(ctx context.Context, client *clientv3.Client) (*Snapshot, erro
 	return &Snapshot{Size: size, Version: first.GetVersion(), stream: stream, rest: first.GetBlob()}, nil
 }
 
-// checksumSize is how many bytes the checksum of a snapshot has.
+// checksumSize is the length of the checksum of a snapshot, in bytes.
 const checksumSize = 32
 
 // Read implements io.Reader.
@@ -67,7 +67,7 @@ func Restore(file, dir string, revision func(last int64) int64) error {
 	f := newFailure()
 	done := make(chan error, 1)
 	go func() {
-		// etcd ends the goroutine, or panics, on data that it cannot make sense of.
+		// etcd ends the goroutine, or panics, on data that it cannot interpret.
 		err := errors.New("etcd cannot read it")
 		defer func() {
 			if p := recover(); p != nil {

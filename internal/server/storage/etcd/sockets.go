@@ -15,7 +15,7 @@ const (
 	// socketDir is the directory of the socket in the directory of the data. socketDirs begins the
 	// names of temporary directories with sockets. socketName is the name of the socket in each.
 	socketDir, socketDirs, socketName = "socket", "gatehouse-socket-", "client"
-	// maxSocketPath is how long the path of a socket may be on every system, in bytes.
+	// maxSocketPath is the longest path of a socket that every system supports, in bytes.
 	maxSocketPath = 100
 )
 

@@ -99,7 +99,7 @@ func TestSocketsOfKilledServersAreRemoved(t *testing.T) {
 	}
 }
 
-// A directory for the socket that came with the data keeps other users out, too.
+// A directory for the socket that was copied with the data keeps other users out, too.
 func TestOtherUsersDoNotReachTheSocket(t *testing.T) {
 	dir, err := os.MkdirTemp("", "data-")
 	if err != nil {
@@ -161,7 +161,7 @@ func TestTheSocketIsAmongTheData(t *testing.T) {
 	}
 }
 
-// serveAndKill starts an etcd in a process of its own and kills that when it serves.
+// serveAndKill starts an etcd in a process of its own and kills the process when the etcd serves.
 // It returns the path of the socket.
 func serveAndKill(t *testing.T, data string) string {
 	t.Helper()

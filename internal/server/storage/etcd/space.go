@@ -29,13 +29,14 @@ const (
 	startSpace = 16 << 20
 )
 
-// space watches how much of a disk is free. It is safe for concurrent use.
+// space checks the free space of a disk. It is safe for concurrent use.
 type space struct {
 	dir string
-	// margin is how many bytes must be free for writes; 0 when the free space is not watched.
+	// margin is the number of bytes that must be free for writes; 0 when the free space is not
+	// checked.
 	margin uint64
 	free   func(dir string) (uint64, error)
-	// short is how many bytes are free while these are fewer than margin; nil otherwise.
+	// short is the number of free bytes while it is less than margin; nil otherwise.
 	short atomic.Pointer[uint64]
 	// unknown is set while the free space cannot be read.
 	unknown bool

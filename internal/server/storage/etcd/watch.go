@@ -161,7 +161,7 @@ func (s watchingStream) Recv() (*pb.WatchResponse, error) {
 	}
 }
 
-// servedStream is the end of a stream that etcd has.
+// servedStream is etcd's end of a stream.
 type servedStream struct {
 	grpc.ServerStream
 	*stream

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// JoinPath is where a server asks a member to join.
+	// JoinPath is the path of requests to join.
 	JoinPath = "/cluster/join"
 	// ServerName is the name under which members verify each other's servers, whatever certificate those servers
 	// show to others.
@@ -65,7 +65,7 @@ type admission struct {
 	Trust []byte `json:"trust"`
 }
 
-// refusal is the answer to a server that may not join, or not yet.
+// refusal is the response to a server that may not join, or not yet.
 type refusal struct {
 	Message string `json:"message"`
 	code    int

@@ -74,7 +74,8 @@ func ReadToken(file string) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// Do asks until the server may join, and returns its members as NAME=URL,NAME=URL, this server among them.
+// Do repeats the request until the server may join, and returns its members as NAME=URL,NAME=URL,
+// including this server.
 func (j *Join) Do(ctx context.Context) (joins string, err error) {
 	token, err := ReadToken(j.TokenFile)
 	if err != nil {
@@ -127,7 +128,7 @@ func (j *Join) Do(ctx context.Context) (joins string, err error) {
 	}
 }
 
-// try asks once, and reports whether a failure may be over soon.
+// try sends one request, and reports whether a failure may be temporary.
 func (j *Join) try(ctx context.Context, client *http.Client, body []byte) (out *admission, again bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(j.URL, "/")+JoinPath, bytes.NewReader(body))
 	if err != nil {

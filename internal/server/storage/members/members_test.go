@@ -288,7 +288,7 @@ func TestALearnerThatNeverCame(t *testing.T) {
 	token := c.token(3)
 	c.joins(c.server("b", "10.0.0.2:2380", token), "b=")
 	second := c.server("c", "10.0.0.3:2380", token)
-	// The error is why it waited; a busy machine answers late.
+	// The error is the reason why it waited; an overloaded machine answers late.
 	for wait := 2 * askAgain; ; wait *= 2 {
 		short, cancel := context.WithTimeout(t.Context(), wait)
 		_, err := second.Do(short)
@@ -327,7 +327,7 @@ func TestALearnerThatNeverCame(t *testing.T) {
 	}
 }
 
-// S31.3: a token is for so many servers, also when they ask at the same time.
+// S31.3: a token is for a number of servers, also when they join at the same time.
 func TestUsesAreCounted(t *testing.T) {
 	c := newCluster(t)
 	token, tokens := c.token(3), TokensOf(c.client, "/cluster")

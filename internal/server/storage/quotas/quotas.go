@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxKnown bounds how many fences are remembered.
+	// maxKnown bounds the cached fences.
 	maxKnown = 4096
 	// patience bounds how long writes and counts of one server wait for each other.
 	patience = time.Second
@@ -41,7 +41,7 @@ type Fences struct {
 // traffic counts the charged writes and the counts of quotas that run in a namespace.
 type traffic struct {
 	charged, counting int
-	// changed is closed when either number becomes less.
+	// changed is closed when either number decreases.
 	changed chan struct{}
 }
 

@@ -107,8 +107,8 @@ func TestWhatWasChargedBeforeACountIsChargedAgain(t *testing.T) {
 	}
 }
 
-// S9.21: the fence of a namespace ends with the namespace, and no write passes by the fence
-// that a server remembers.
+// S9.21: the fence of a namespace is deleted with the namespace, and a write cannot bypass the
+// fence with a cached one.
 func TestAFenceEndsWithItsNamespace(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	f := New(etcd.KV, "/registry")

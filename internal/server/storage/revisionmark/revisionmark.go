@@ -20,8 +20,7 @@ type Mark struct {
 	Prefixes []string
 }
 
-// Receipt has the revision at which the last marked write of a context was done. It is safe for
-// concurrent use.
+// Receipt has the revision of the last marked write of a context. It is safe for concurrent use.
 type Receipt struct{ revision atomic.Int64 }
 
 type receiptKey struct{}
@@ -51,8 +50,8 @@ type client struct {
 	marks []Mark
 }
 
-// Client returns inner with writes that set the marks of the keys that they write. kv writes to
-// the same etcd. Writes of other keys pass through at the price of comparing a few prefixes.
+// Client returns inner with writes that set the marks of the keys that they write. kv writes to the
+// same etcd. Writes of other keys only cost the comparison of a few prefixes.
 func Client(inner kubernetes.Interface, kv clientv3.KV, marks ...Mark) kubernetes.Interface {
 	return &client{Interface: inner, kv: kv, marks: marks}
 }

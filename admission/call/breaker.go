@@ -109,7 +109,7 @@ func (b *breaker) allow(now time.Time, endpoints []string) (probe bool, err erro
 type outcome uint8
 
 const (
-	// unknown: the call tells nothing about the server, for example because the client
+	// unknown: the result does not depend on the server, for example because the client
 	// disconnected.
 	unknown outcome = iota
 	reached

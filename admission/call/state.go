@@ -26,7 +26,7 @@ type Target struct {
 	// service. Webhooks with the same address and different CA bundles or credentials have
 	// different targets with the same name.
 	Name string
-	// State says whether calls to the server are made.
+	// State is the circuit state of the server.
 	State TargetState
 	// Failures is the number of failures in a row that count for the Breaker. Since is the end of
 	// the first one, and LastError is the latest one. All are zero if the last call succeeded.

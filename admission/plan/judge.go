@@ -341,7 +341,7 @@ func (j *Judgement) Skipped() Reason {
 	if !j.Applies {
 		return j.Reason
 	}
-	// If the policy has only one binding, the binding's reason says more.
+	// If the policy has only one binding, the binding's reason is more specific.
 	if len(j.Candidate.Entry.Bindings.All) == 1 && len(j.Groups) == 1 {
 		// A binding without a rule for the request does not count.
 		if g := &j.Groups[0]; !g.Applies && g.Reason.Code != NoRule && g.Reason.Code != Excluded {

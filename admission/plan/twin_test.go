@@ -118,12 +118,12 @@ func (f fixed) KindFor(r schema.GroupVersionResource, sub string) schema.GroupVe
 	return r.GroupVersion().WithKind("Kind of " + r.Resource + "/" + sub)
 }
 
-// random makes hooks and requests.
+// random generates webhooks and requests.
 type random struct{ *rand.Rand }
 
 func (r random) pick(words []string) string { return words[r.IntN(len(words))] }
 
-// some picks one to three words, now and then a wildcard.
+// some picks one to three words, sometimes a wildcard.
 func some[T ~string](r random, words []string) []T {
 	if r.IntN(4) == 0 {
 		return []T{"*"}

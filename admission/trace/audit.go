@@ -18,21 +18,22 @@ import (
 // The keys of audit annotations are one of these, followed by
 // "round_<round>_index_<index>".
 const (
-	// MutationAnnotationPrefix says which mutating webhooks ran and whether
-	// they changed the object (S5.25).
+	// MutationAnnotationPrefix begins the keys for the mutating webhooks that ran. The value
+	// reports whether the webhook changed the object (S5.25).
 	MutationAnnotationPrefix = "mutation.webhook.admission.k8s.io/"
-	// PatchAnnotationPrefix holds the patches, at level Request (S5.26).
+	// PatchAnnotationPrefix begins the keys for the patches, at level Request (S5.26).
 	PatchAnnotationPrefix = "patch.webhook.admission.k8s.io/"
-	// FailedOpenMutationPrefix names mutating webhooks that failed and were
-	// ignored (S5.27).
+	// FailedOpenMutationPrefix begins the keys for mutating webhooks that failed and were ignored
+	// (S5.27).
 	FailedOpenMutationPrefix = "failed-open.mutation.webhook.admission.k8s.io/"
-	// FailedOpenValidatingPrefix names validating webhooks that failed and were ignored (S6.7).
+	// FailedOpenValidatingPrefix begins the keys for validating webhooks that failed and were
+	// ignored (S6.7).
 	FailedOpenValidatingPrefix = "failed-open.validating.webhook.admission.k8s.io/"
-	// FailedOpenExternalPrefix names external admission hooks that failed and were ignored
-	// (S12.18).
+	// FailedOpenExternalPrefix begins the keys for external admission hooks that failed and were
+	// ignored (S12.18).
 	FailedOpenExternalPrefix = "failed-open.external.webhook.admission.k8s.io/"
-	// DiscardedPrefix names mutating webhooks that got a review ahead of their turn and whose
-	// answer was not used. The value is the fate of the answer.
+	// DiscardedPrefix begins the keys for mutating webhooks that got a review ahead of their turn
+	// and whose answer was not used. The value is the fate of the answer.
 	DiscardedPrefix = "discarded.webhook.gatehouse.dev/"
 	// SparedPrefix begins the keys for rejections and changes by webhooks and policies that are not
 	// enforced (S28.8). The name of the plugin comes before the round.

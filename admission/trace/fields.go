@@ -7,11 +7,10 @@ import "strconv"
 //
 // auditID is the ID of the request in the audit log and in the log. webhook is the name of a called
 // webhook, or of an initializer that was given to the object or wrote it; configuration is the name
-// of the webhook configuration, policy or initializer configuration; plugin is the name of a plugin
-// with a step. response is the status code of the response, its class such as 4xx, or the reason of
-// an error. resource is the plural, or the plural and the group such as deployments.apps. name is
-// the name of the request's object. For a field with several values, = is true if one value is
-// equal, and != if none is.
+// of a called webhook's configuration; plugin is the name of a plugin with a step. response is the
+// status code of the response, its class such as 4xx, or the reason of an error. resource is the
+// plural, or the plural and the group such as deployments.apps. name is the name of the request's
+// object. For a field with several values, = is true if one value is equal, and != if none is.
 var Fields = []string{"auditID", "webhook", "configuration", "plugin", "outcome", "response", "user", "operation", "resource", "name", "dryRun"}
 
 // Field returns the values of a field; see Fields.

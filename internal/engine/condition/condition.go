@@ -63,12 +63,12 @@ func (s *Set) Costs(f func(i int, e *expression.Expression, most *expression.Mos
 	}
 }
 
-// Result is the result of the conditions of a hook for a request:
+// Result is the result of the conditions of a webhook or policy for a request:
 //
-//	False       Err      the hook is
-//	""          nil      asked: all conditions are true
-//	a name      nil      not asked
-//	""          not nil  whatever its failure policy says
+//	False       Err      effect
+//	nil         nil      all conditions are true: the webhook or policy applies
+//	not nil     nil      the webhook or policy does not apply
+//	nil         not nil  the failure policy decides
 //
 // There is no fourth case: a false condition outweighs errors (S2.32).
 type Result struct {

@@ -57,7 +57,7 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) 
 		last--
 	}
 	if !a.soft(i) && r.rejects(&r.steps[i]) {
-		// The hook certainly rejects the request, so later steps do not get their turn.
+		// The webhook is certain to reject the request, so later steps do not get their turn.
 		return
 	}
 	quiet := 1.0

@@ -149,7 +149,7 @@ func refuse(c *trace.Call, status *apierrors.StatusError) *apierrors.StatusError
 	return status
 }
 
-// panicked records that calling a hook panicked (S7.12).
+// panicked records a panic during the call of a webhook (S7.12).
 func panicked(step *plan.Candidate, c *trace.Call, value any) *apierrors.StatusError {
 	c.Panic, c.Stack = value, debug.Stack()
 	return fail(step, c, call.Panic, fmt.Errorf("%v", value))

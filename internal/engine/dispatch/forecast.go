@@ -37,7 +37,7 @@ type forecast struct {
 	}
 }
 
-// habit is the key of an estimate: one hook and one kind of request.
+// habit is the key of an estimate: one webhook and one kind of request.
 type habit struct {
 	hook                  identity
 	operation             string

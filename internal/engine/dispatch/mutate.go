@@ -61,7 +61,7 @@ func (r *run) mutate(ctx context.Context) error {
 			return err
 		}
 		if (c.Ignored || soft) && ctx.Err() != nil {
-			// The time of the request is over, so later hooks are not called (S7.8).
+			// The request has timed out, so later webhooks are not called (S7.8).
 			return late()
 		}
 	}

@@ -113,7 +113,7 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// A trace shows the patch of a change.
+// The JSON form of a change in a trace.
 func TestChangesAreShownAsJSON(t *testing.T) {
 	for _, tt := range []struct {
 		mutation   mutation.Type

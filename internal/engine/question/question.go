@@ -184,7 +184,7 @@ func (q *Question) Request(ctx context.Context, who user.Info) (*http.Request, a
 	}
 	query := url.Values{}
 	if q.Object != nil && q.Operation != "DELETE" && q.Operation != "CONNECT" {
-		// As kubectl asks.
+		// The default of kubectl.
 		query.Set("fieldValidation", metav1.FieldValidationStrict)
 	}
 	if q.DryRun {

@@ -40,7 +40,7 @@ func TestAccountsAreMadeForPodsThatComeFirst(t *testing.T) {
 		// account is the service account of the pod.
 		account string
 		dryRun  bool
-		// fails is the error of creating the account. If nobody is set, MakeAccount is nil.
+		// fails is the error of creating the account. It has no effect without MakeAccount.
 		fails  error
 		nobody bool
 		makes  bool

@@ -277,7 +277,7 @@ func change(a Act, made bool, patch, would []PatchOperation) Act {
 	return a
 }
 
-// acts returns the acts of the policy. An element without a Deed is no act.
+// acts returns the acts of the policy. An element without a Deed is left out.
 func (j *JudgementRecord) acts() (list []Act) {
 	act := Act{Kind: ByPolicy, By: j.Policy.String(), Entry: &j.Policy, As: as(j.Equivalent, j.Kind)}
 	for c := range each(j.Consequences) {

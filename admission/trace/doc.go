@@ -8,9 +8,9 @@
 // Runs are the only source of metrics (S10), audit annotations (S5.25 to S5.27, S6.7, S12.18, S4.17),
 // warnings (S4.18, S4.19), latency trackers (S10.7), the log of ignored failures and spans.
 //
-// A Record is the stable JSON form of a Trace, without the contents of secrets. Its acts list the
-// rejections, changes and warnings of the request, with the actor and the message (Act).
+// A Record is the stable JSON form of a Trace, without the contents of secrets. Its acts are the
+// rejections, changes and warnings, each with the actor (Act).
 //
-// A Trace is safe for concurrent use. A Run has one writer until it is published, except that
-// concurrent calls each write to their own element of Calls. A published Run is read only.
+// A Trace is safe for concurrent use. A Run has one writer until it is published, except that each
+// concurrent call writes its element of Calls. A published Run is read only.
 package trace

@@ -32,6 +32,8 @@ var skips = map[string]string{
 	"internal/house/words_test.go":                       "git, or the whole history",
 	"internal/manifests/manifests_test.go":               "symbolic links",
 	"internal/server/api/customresources/stored_test.go": "inputs of a fuzz target that it is not about",
+	"internal/server/api/userpatch/cost_test.go":         "inputs of a fuzz target that it is not about",
+	"internal/server/api/userpatch/patch_test.go":        "inputs of a fuzz target that it is not about",
 	"internal/view/view_test.go":                         "a folder for pages to look at",
 	"test/console/browser_test.go":                       "a browser",
 	"test/developing/developing_test.go":                 "/proc",

@@ -33,7 +33,7 @@ type Expectation struct {
 	Ahead []Call
 	// Rejected reports whether admission rejects the request.
 	Rejected bool
-	// Unknown are webhooks for which the plan cannot tell whether they are called.
+	// Unknown are webhooks whose call the plan does not predict.
 	Unknown []string
 }
 

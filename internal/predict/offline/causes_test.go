@@ -241,8 +241,8 @@ func TestEveryCauseHasOneAnswer(t *testing.T) {
 			}
 		}
 	})
-	// An object that cannot be planned is rejected with the cluster's message, and a user without the right to make the
-	// request is told so.
+	// An object that cannot be planned is rejected with the cluster's message. A user without the right to make the
+	// request gets that message first.
 	for name, tc := range map[string]struct{ as, operation, object, says string }{
 		"a definition without a schema":              {"", "CREATE", "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: as.example.com}, spec: {group: example.com, scope: Namespaced, names: {kind: A, plural: as}, versions: [{name: v1, served: true, storage: true}]}}", "openAPIV3Schema: Required value"},
 		"a definition of another scope":              {"", "UPDATE", "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets.example.com}, spec: {group: example.com, scope: Cluster, names: {kind: Widget, plural: widgets}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}", "spec.scope"},

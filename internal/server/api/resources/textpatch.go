@@ -23,7 +23,7 @@ import (
 
 // textPatch serves a JSON patch or a JSON merge patch. The handler of k8s.io/apiserver gets a JSON patch without
 // operations. It encodes the stored object, for which textSerializer returns the patched object, and decodes the
-// result. plain answers a request whose body cannot be read or is no JSON.
+// result. plain answers a request whose body cannot be read or parsed as JSON.
 func (e *Endpoint) textPatch(storage rest.Patcher, admit admission.Interface, plain http.HandlerFunc, w http.ResponseWriter, req *http.Request) {
 	body, whole := peekBody(req, e.Scope.MaxRequestBodyBytes)
 	const empty = "[]"

@@ -151,6 +151,10 @@ func (l *log) String() string {
 // alarms match lines that a server must never log; the last alternative matches a fatal error of klog.
 var alarms = regexp.MustCompile(`panic: |panic\(|panicked: true|Observed a panic|SHOULD NOT HAPPEN|DATA RACE|fatal error|^F\d{4} `)
 
+// invalid matches the line about an object with a value of the wrong type, which k8s.io/apiserver logs before validation
+// rejects the object.
+var invalid = regexp.MustCompile(`SHOULD NOT HAPPEN\] failed to update managedFields .*failed to convert new object .* expected \w+, got `)
+
 func (l *log) verify() error {
 	lines, i := l.find()
 	if i < 0 {
@@ -174,7 +178,7 @@ func (l *log) excerpt() string {
 // find returns the lines of the log and the index of the first alarm, or -1.
 func (l *log) find() ([]string, int) {
 	lines := strings.Split(l.String(), "\n")
-	return lines, slices.IndexFunc(lines, alarms.MatchString)
+	return lines, slices.IndexFunc(lines, func(line string) bool { return alarms.MatchString(line) && !invalid.MatchString(line) })
 }
 
 // living contains the started processes that have not ended.

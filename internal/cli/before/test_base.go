@@ -186,7 +186,7 @@ func objectOf(content []byte, length int) string {
 	if length == 2*sha256.Size {
 		h = sha256.New()
 	}
-	fmt.Fprintf(h, "blob %d\x00", len(content))
+	h.Write(fmt.Appendf(nil, "blob %d\x00", len(content)))
 	h.Write(content)
 	return hex.EncodeToString(h.Sum(nil))
 }

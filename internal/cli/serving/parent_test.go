@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/klog/v2"
+
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -22,6 +24,8 @@ func TestOrphan(t *testing.T) {
 	if dir == "" {
 		t.Skip("runs in a process of its own")
 	}
+	// The main function of the tests keeps the log in memory.
+	klog.LogToStderr(true)
 	if err := os.WriteFile(filepath.Join(dir, "runs"), []byte(strconv.Itoa(startedBy)), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ type Announcement struct {
 	// Reports is the group version in whose paths the server serves traces and explanations of its
 	// requests, such as gallery.example.com/v1; empty for none.
 	Reports string `json:"reports,omitempty"`
-	// Adopted says when registrations were taken into use, oldest first.
+	// Adopted are the times at which the server began to use newer registrations, oldest first.
 	Adopted []Adoption `json:"adopted,omitempty"`
 	// Skipped are the webhooks that the server does not call.
 	Skipped []Skipped `json:"skipped,omitempty"`
@@ -43,16 +43,16 @@ type Announcement struct {
 	ReadsManifests bool `json:"readsManifests,omitempty"`
 	// Manifests are the hashes of the files, by plugin.
 	Manifests map[string]string `json:"manifests,omitempty"`
-	// Static are the names of the states of what the files register.
+	// Static are the names of the states of the registrations in the files.
 	Static []string `json:"static,omitempty"`
 }
 
-// Adoption is the moment from which requests were judged by the registrations of
-// a revision.
+// Adoption is the moment from which requests were evaluated against the registrations of a
+// revision.
 type Adoption struct {
-	// Revision is that of the store of the main server.
+	// Revision is a revision of the main server's store.
 	Revision int64 `json:"revision"`
-	// At is when.
+	// At is the time of the adoption.
 	At time.Time `json:"at"`
 }
 

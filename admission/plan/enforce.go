@@ -8,13 +8,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// Enforced says how hard an entry is for a request, and why. Its zero value is hard.
+// Enforced is the enforcement of an entry for a request, and its origin. The zero value means
+// enforced.
 type Enforced struct {
-	// Mode is Warn or Audit: the request goes on as if the entry did not exist. It is empty for an
-	// entry that is hard.
+	// Mode is Warn or Audit: the request continues as if the entry did not exist. It is empty for
+	// an enforced entry.
 	Mode registration.Mode `json:"mode"`
-	// Rule is the name of the rule of the administrator that says so; absent when the annotation
-	// of the object does.
+	// Rule is the name of the administrator's rule that sets the mode; absent if the annotation of
+	// the object sets it.
 	Rule string `json:"rule,omitempty"`
 }
 

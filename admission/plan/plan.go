@@ -60,41 +60,39 @@ func Acting(source registration.Source, hidden map[registration.Source]string) L
 	return l
 }
 
-// Plan says what admission does with one request: every step of both passes, in the
-// order of the chain. It is plain data, and its JSON form is stable: fields are added,
-// never changed or removed.
+// Plan describes the admission of one request: every step of both passes, in the order of the
+// chain. It is plain data, and its JSON form is stable: fields are added, never changed or removed.
 //
-// A plan cannot know what webhooks answer. Where one changes the object, those after it
-// may apply that did not, and the reverse; and the mutating pass may be run once more
-// (S5.16).
+// A plan cannot predict the answers of webhooks. If a webhook changes the object, later entries
+// that did not apply may apply, and the reverse; and the mutating pass may run once more (S5.16).
 type Plan struct {
-	// Request is what the request is about.
+	// Request describes the request.
 	Request About `json:"request"`
 	// Revision is the storage revision of the registrations.
 	Revision string `json:"revision,omitempty"`
-	// Steps are the entries that apply, in order. Those that do not apply are among
-	// them, in their places, if the plan was asked for them.
+	// Steps are the entries that apply, in order. If the plan was requested with all entries, it
+	// also has the entries that do not apply, in their positions.
 	Steps []Step `json:"steps"`
-	// Rejection is what the request is rejected with before any webhook is asked for its
-	// opinion; empty when that is up to the webhooks.
+	// Rejection is the message of a rejection that happens before any webhook is called for a
+	// verdict; empty if only webhooks can reject the request.
 	Rejection string `json:"rejection,omitempty"`
-	// Likely is what the request is rejected with, unless something that cannot be seen changes the
-	// object; empty when nothing is.
+	// Likely is the message of the rejection that happens unless a step that cannot be predicted
+	// changes the object; empty if there is none.
 	Likely string `json:"likely,omitempty"`
-	// Causes are all rejections that the steps know, in order: Rejection, Likely, and what would reject
-	// the request if the cause before did not.
+	// Causes are all predicted rejections, in order: Rejection, Likely, and the rejections that
+	// would follow if the previous cause were fixed.
 	Causes []string `json:"causes,omitempty"`
-	// WorstCaseSeconds is how long the webhooks and initializers may take together, each one
-	// its whole timeout: webhooks one after the other in the mutating pass, those of a plugin at
-	// the same time in the validating pass, and initializers in turns. The time that a request
-	// has bounds it.
+	// WorstCaseSeconds is the maximum time for all webhooks and initializers, if each one takes its
+	// whole timeout: webhooks run one after the other in the mutating pass, the webhooks of a
+	// plugin run at the same time in the validating pass, and initializers run in turns. The
+	// timeout of the request limits it.
 	WorstCaseSeconds float64 `json:"worstCaseSeconds"`
-	// Notes say in sentences what the plan cannot know, and what was guessed. The caller of New
-	// adds them; New adds none.
+	// Notes list, in sentences, the unknown facts and the assumptions of the plan. The caller of
+	// New adds them; New adds none.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// About says what a request is about. It has no objects.
+// About describes a request without its objects.
 type About struct {
 	// Operation is CREATE, UPDATE, DELETE or CONNECT.
 	Operation string `json:"operation"`
@@ -105,12 +103,12 @@ type About struct {
 	// Resource is the resource of the URL, Subresource its subresource.
 	Resource    string `json:"resource"`
 	Subresource string `json:"subresource,omitempty"`
-	// Namespace and Name are those of the object.
+	// Namespace and Name identify the object.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
-	// User is the name of the user who makes the request.
+	// User is the name of the user that makes the request.
 	User string `json:"user,omitempty"`
-	// DryRun reports whether nothing is to be stored.
+	// DryRun reports whether the request is a dry run, which stores no object.
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
@@ -148,29 +146,28 @@ const (
 	Undecided Effect = "unknown"
 )
 
-// Step is one thing that admission does with a request, or would do if it applied.
+// Step is one step of the admission of a request, or a step that does not apply.
 type Step struct {
 	// Pass is mutating or validating, Plugin the admission plugin whose step it is, or
 	// ValidationName.
 	Pass   string `json:"pass"`
 	Plugin string `json:"plugin"`
-	// Entry is what is registered; nil for a compiled-in plugin.
+	// Entry is the webhook, policy or initializer; nil for a built-in admission plugin.
 	Entry *Entry `json:"entry,omitempty"`
-	// Effect is what happens at the step: call, evaluate, pend, run, reject, ignore, skip
-	// or unknown.
+	// Effect is the effect of the step: call, evaluate, pend, run, reject, ignore, skip or unknown.
 	Effect Effect `json:"effect"`
-	// Rule is the index of the rule that matched, and As what a review says the
-	// request is about; nil when no rule matched.
+	// Rule is the index of the rule that matched, and As the group, version, kind and resource in
+	// the review; nil if no rule matched.
 	Rule *int `json:"rule,omitempty"`
 	As   *As  `json:"as,omitempty"`
 	// ReviewVersion is the version of the AdmissionReview that is sent.
 	ReviewVersion string `json:"reviewVersion,omitempty"`
-	// FailurePolicy is Fail or Ignore, and TimeoutSeconds how long one call may take.
+	// FailurePolicy is Fail or Ignore, and TimeoutSeconds the timeout of one call.
 	FailurePolicy  string  `json:"failurePolicy,omitempty"`
 	TimeoutSeconds float64 `json:"timeoutSeconds,omitempty"`
-	// Evaluations are what the expressions of a policy say, with each param; Consequences
-	// what its bindings make of that, in the order in which they count; and Bindings are
-	// those that do not apply, if the plan was asked for what does not.
+	// Evaluations are the evaluations of a policy, one for each param. Consequences are the effects
+	// of their violations and errors, in order of precedence. Bindings are the bindings that do not
+	// apply, if the plan was requested with all entries.
 	Evaluations  []PolicyEvaluation  `json:"evaluations,omitempty"`
 	Consequences []PolicyConsequence `json:"consequences,omitempty"`
 	Bindings     []SkippedBinding    `json:"bindings,omitempty"`
@@ -178,22 +175,22 @@ type Step struct {
 	// the webhook may be called, or the policy evaluated, a second time.
 	MayGoAhead  bool `json:"mayGoAhead,omitempty"`
 	MayReinvoke bool `json:"mayReinvoke,omitempty"`
-	// Order says why the step stands where it does: what the entry and others ask of the
-	// order, and what of that is not granted. Empty when names alone decide.
+	// Order explains the position of the step: the order that the entry and other entries request,
+	// and the part of it that is not granted. It is empty if only names determine the order.
 	Order []string `json:"order,omitempty"`
-	// Reason says why the step does not do what it is there for; nil when it does.
+	// Reason is the reason why the step does not have its normal effect; nil if it has.
 	Reason *Explanation `json:"reason,omitempty"`
-	// Exclusions are the rules of the administrator that have an effect on the step (S23).
+	// Exclusions are the administrator's exclusion rules that affect the step (S23).
 	Exclusions []AppliedExclusion `json:"exclusions,omitempty"`
-	// Enforcement is present when the webhook is soft: the request goes on as if it did not
-	// exist (S28).
+	// Enforcement is present if the webhook is not enforced: the request continues as if the
+	// webhook did not exist (S28).
 	Enforcement *Enforced `json:"enforcement,omitempty"`
-	// Location is where the rule, or the entry when no rule matched, is written, for
-	// registrations that come from files.
+	// Location is the position of the rule in the file, or of the entry if no rule matched, for
+	// registrations from files.
 	Location *Location `json:"location,omitempty"`
-	// Patch is what a compiled-in plugin changes of the object, as a JSON patch.
+	// Patch is the change that a built-in admission plugin makes to the object, as a JSON patch.
 	Patch json.RawMessage `json:"patch,omitempty"`
-	// Notes say what else is known about the step. The caller of New adds them.
+	// Notes are further facts about the step. The caller of New adds them.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -311,7 +308,7 @@ type AppliedExclusion struct {
 	// Rule is its name, Effect is skip, ignoreFailures or capTimeout.
 	Rule   string `json:"rule"`
 	Effect string `json:"effect"`
-	// TimeoutSeconds is what a call may take by the effect capTimeout.
+	// TimeoutSeconds is the maximum duration of a call with the effect capTimeout.
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 }
 
@@ -340,13 +337,13 @@ type Location struct {
 // String returns the place as compilers print it: FILE:LINE: FIELD.
 func (l *Location) String() string { return fmt.Sprintf("%s:%d: %s", l.File, l.Line, l.Field) }
 
-// Entry names what is registered.
+// Entry names a webhook, a policy or an initializer.
 type Entry struct {
 	// Kind is the kind of the object that registers it, Configuration the object's name.
 	Kind          string `json:"kind"`
 	Configuration string `json:"configuration"`
-	// Index is its place in the object, from 0, and Name its own name; empty for an object
-	// that is the entry, such as a policy.
+	// Index is its position in the object, from 0, and Name its own name; empty if the object
+	// itself is the entry, as for a policy.
 	Index int    `json:"index"`
 	Name  string `json:"name"`
 	// Source is static for an entry of a manifest file, and absent for one of the API.
@@ -362,19 +359,19 @@ func (e *Entry) String() string {
 	return e.Configuration + "/" + e.Name
 }
 
-// As is what a review says that a request is about.
+// As is the group, version, kind and resource that a review gives for a request.
 type As struct {
-	// APIVersion and Kind are those of the objects in the review.
+	// APIVersion and Kind are the API version and kind of the objects in the review.
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	// Resource is the resource of the review, Subresource its subresource.
 	Resource    string `json:"resource"`
 	Subresource string `json:"subresource,omitempty"`
-	// ResourceAPIVersion is the group and version of the resource when they are not those
-	// of the kind, as with the subresource scale.
+	// ResourceAPIVersion is the group and version of the resource, if they differ from the group
+	// and version of the kind, as for the subresource scale.
 	ResourceAPIVersion string `json:"resourceAPIVersion,omitempty"`
-	// Equivalent reports whether this is another group or version than the request's own, to
-	// which the objects are converted (S2.24).
+	// Equivalent reports whether the group or version differs from the request's own, so that the
+	// objects are converted (S2.24).
 	Equivalent bool `json:"equivalent,omitempty"`
 }
 

@@ -14,63 +14,64 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
-// PolicyEvaluation is what the expressions of a policy say about a request.
+// PolicyEvaluation is one evaluation of a policy for a request.
 type PolicyEvaluation struct {
-	// Param names the object that is param, as namespace/name; empty when there is none.
+	// Param names the param, as namespace/name; empty if there is none.
 	Param string `json:"param,omitempty"`
-	// Bindings are the names of those that lead to it.
+	// Bindings are the names of the bindings that lead to the evaluation.
 	Bindings []string `json:"bindings"`
-	// Verdict is admitted, excluded when a match condition is false, violated or failed.
+	// Verdict is admitted, excluded if a match condition is false, violated or failed. For a
+	// mutating policy, it is excluded, failed, or the verdict of a mutation.
 	Verdict string `json:"verdict"`
 	// FalseCondition is the name of the match condition that is false.
 	FalseCondition string `json:"falseCondition,omitempty"`
-	// Cost is what all expressions cost together, in the units of CEL; CostLimit is what
-	// they may.
+	// Cost is the cost of all expressions together, in CEL cost units. CostLimit is its limit.
 	Cost      int64 `json:"cost"`
 	CostLimit int64 `json:"costLimit"`
-	// Validations are those that were evaluated.
+	// Validations are the evaluated validations.
 	Validations []PolicyValidation `json:"validations,omitempty"`
 	// AuditAnnotations are the values that would be recorded, by key.
 	AuditAnnotations map[string]string `json:"auditAnnotations,omitempty"`
-	// Mutations are those of a mutating policy that were evaluated.
+	// Mutations are the evaluated mutations of a mutating policy.
 	Mutations []PolicyMutation `json:"mutations,omitempty"`
 }
 
-// PolicyMutation is what one mutation does.
+// PolicyMutation is the evaluation of one mutation.
 type PolicyMutation struct {
-	// Index is its place in the policy, Type is ApplyConfiguration or JSONPatch.
+	// Index is its index in the policy, Type is ApplyConfiguration or JSONPatch.
 	Index int    `json:"index"`
 	Type  string `json:"type"`
-	// Verdict is changed, unchanged, failed, spared when the binding is soft and the object would
-	// be changed if the binding were hard, or unknown when it cannot be seen what becomes of the object.
+	// Verdict is changed, unchanged, failed, spared if the object would be changed but the binding
+	// is not enforced, or unknown if the result cannot be predicted.
 	Verdict string `json:"verdict"`
-	// Patch is what it says, as the operations of a JSON patch; those of an apply
-	// configuration have the op merge.
+	// Patch is the change returned by the expression, as JSON patch operations; the fields of an
+	// apply configuration have the op merge.
 	Patch json.RawMessage `json:"patch,omitempty"`
-	// Message is why it failed, or what is not known.
+	// Message is the error, or the unknown fact.
 	Message string `json:"message,omitempty"`
-	// Cost is what the expression costs, and CostLimit what it may.
+	// Cost is the cost of the expression, in CEL cost units, and CostLimit its limit.
 	Cost      int64 `json:"cost"`
 	CostLimit int64 `json:"costLimit"`
 }
 
-// PolicyValidation is what one validation says.
+// PolicyValidation is the evaluation of one validation.
 type PolicyValidation struct {
-	// Index is its place in the policy; absent for what stands for all of them together.
+	// Index is its index in the policy; absent for an element that represents all validations that
+	// were not evaluated.
 	Index *int `json:"index,omitempty"`
 	// Verdict is holds, violated or failed.
 	Verdict string `json:"verdict"`
 	// Expression is its source in CEL.
 	Expression string `json:"expression,omitempty"`
-	// Because is the part of the expression that makes it false, if that is less than all
-	// of it.
+	// Because is the part of the expression that makes it false, unless that is the whole
+	// expression.
 	Because string `json:"because,omitempty"`
-	// Values are the values of parts of an expression that is false, if they come from the objects
-	// of the request alone.
+	// Values are the values of the parts of a false expression, if they depend on the objects of
+	// the request only.
 	Values []PartValue `json:"values,omitempty"`
-	// Message is what the user gets.
+	// Message is the message for the user.
 	Message string `json:"message,omitempty"`
-	// Cost is what the expression costs, and CostLimit what it may.
+	// Cost is the cost of the expression, in CEL cost units, and CostLimit its limit.
 	Cost      int64 `json:"cost"`
 	CostLimit int64 `json:"costLimit"`
 }
@@ -79,29 +80,29 @@ type PolicyValidation struct {
 type PartValue struct {
 	// Expression is the part.
 	Expression string `json:"expression"`
-	// Value is its value in JSON; the end of a long one is cut off.
+	// Value is its value in JSON. A long value is truncated.
 	Value string `json:"value"`
 }
 
-// PolicyConsequence is what one binding makes of what is not as it should be.
+// PolicyConsequence is one binding's reaction to one violation or error.
 type PolicyConsequence struct {
-	// Binding is absent for what is wrong with the policy itself.
+	// Binding is absent for an error of the policy itself.
 	Binding string `json:"binding,omitempty"`
-	// Param names the object that is param, as namespace/name.
+	// Param names the param, as namespace/name.
 	Param string `json:"param,omitempty"`
-	// Code is what is wrong, for programs, and Message for people.
+	// Code identifies the violation or error for programs, and Message describes it for people.
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// Reason is the reason of the status that the request would be rejected with.
+	// Reason is the reason in the status of the rejection.
 	Reason string `json:"reason,omitempty"`
 	// Actions are the validationActions of the binding.
 	Actions []string `json:"actions,omitempty"`
-	// Denied reports whether the request is rejected for it, Ignored whether nothing follows,
-	// because the failure policy is Ignore.
+	// Denied reports whether the consequence rejects the request. Ignored reports whether it has no
+	// effect because the failure policy is Ignore.
 	Denied  bool `json:"denied,omitempty"`
 	Ignored bool `json:"ignored,omitempty"`
-	// Enforcement is present when the binding, or the policy, is soft, and Spared reports whether
-	// the request would be rejected if it were hard (S28).
+	// Enforcement is present if the binding or the policy is not enforced. Spared reports whether
+	// the request would be rejected if they were enforced (S28).
 	Enforcement *Enforced `json:"enforcement,omitempty"`
 	Spared      bool      `json:"spared,omitempty"`
 }

@@ -20,12 +20,13 @@ const (
 	Unknown Known = "unknown"
 )
 
-// Audit is what an audit log says of a request as a whole.
+// Audit is the part of a trace that comes from the event of an audit log and concerns the whole
+// request.
 type Audit struct {
 	// Source names the log: the file and the line, or the API server that sent the event.
 	Source string `json:"source"`
-	// Level and Stage are those of the event. Truncated reports whether the API server took the
-	// objects out of the event because it was too large.
+	// Level and Stage are the level and the stage of the event. Truncated reports whether the API
+	// server removed the objects from the event because the event was too large.
 	Level     string `json:"level"`
 	Stage     string `json:"stage"`
 	Truncated bool   `json:"truncated,omitempty"`
@@ -33,14 +34,16 @@ type Audit struct {
 	Code    int    `json:"code,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// ImpersonatedBy is the user that made the request in the name of another one, the user of request.
+	// ImpersonatedBy is the user that sent the request and impersonated another user, the user in
+	// request.
 	ImpersonatedBy string `json:"impersonatedBy,omitempty"`
-	// RejectedBy names what rejected the request: an admission plugin, Authentication,
-	// Authorization, Decoding, Validation or Storage, or unknown. It is absent if nothing did.
+	// RejectedBy is the origin of the rejection: an admission plugin, Authentication,
+	// Authorization, Decoding, Validation or Storage, or unknown. It is absent if the request was
+	// not rejected.
 	RejectedBy string `json:"rejectedBy,omitempty"`
-	// Annotations are the audit annotations that no step of the trace shows.
+	// Annotations are the audit annotations that no step of the trace includes.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Unknown says in sentences what the log does not say about the request.
+	// Unknown lists, in sentences, the facts about the request that the log does not contain.
 	Unknown []string `json:"unknown,omitempty"`
 }
 

@@ -17,13 +17,13 @@ import (
 // maxSpared bounds, in bytes, the part of a message in a warning or an audit annotation.
 const maxSpared = 1 << 10
 
-// Enforcement says how hard a webhook or a policy was for a request (S28).
+// Enforcement is the enforcement of a webhook or a policy for a request (S28).
 type Enforcement struct {
-	// Mode is Warn or Audit: the request went on as if the webhook or policy did not exist. It is
-	// empty for what was hard.
+	// Mode is Warn or Audit: the request continued as if the webhook or policy did not exist. It is
+	// empty for an enforced webhook or policy.
 	Mode registration.Mode `json:"mode"`
-	// Rule is the name of the rule of the administrator that said so; absent when the annotation
-	// of the object did.
+	// Rule is the name of the administrator's rule that set the mode; absent if the annotation of
+	// the object set it.
 	Rule string `json:"rule,omitempty"`
 }
 

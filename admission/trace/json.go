@@ -104,33 +104,35 @@ func rejection(s *Step) Outcome {
 type Record struct {
 	// ID names the trace.
 	ID string `json:"id"`
-	// AuditID names the request in the audit log, in the log, in the header Audit-Id of the
-	// answer, and in that of calls of webhooks.
+	// AuditID identifies the request in the audit log, in the server's log, and in the header
+	// Audit-Id of the response and of calls of webhooks.
 	AuditID string `json:"auditID,omitempty"`
-	// Start is when the request came.
+	// Start is the time at which the request arrived.
 	Start Time `json:"start"`
-	// Outcome is what admission came to.
+	// Outcome is the result of admission.
 	Outcome Outcome `json:"outcome"`
-	// Response is the response of the server to the request. It may be an error although admission allowed the
-	// request, of validation or of the storage for example. It is absent if it is not known.
+	// Response is the response of the server to the request. It may be an error although admission
+	// allowed the request, for example an error of validation or of the storage. It is absent if it
+	// is not known.
 	Response *ResponseRecord `json:"response,omitempty"`
-	// Request is what the request was about.
+	// Request describes the request.
 	Request RequestRecord `json:"request"`
-	// Revision is the storage revision of the registrations that the request was judged
-	// by, the oldest when there were several; it is absent when none was needed.
+	// Revision is the storage revision of the registrations that the request was evaluated against.
+	// It is the oldest revision if there were several, and absent if no registration was needed.
 	Revision string `json:"revision,omitempty"`
-	// TotalMicros is how long the request took, OwnMicros how long admission took without
-	// the time in which a webhook was waited for. An audit log does not say the latter: it is 0 there.
+	// TotalMicros is the duration of the request. OwnMicros is the duration of admission without
+	// the time spent waiting for webhooks; it is 0 in a trace of an audit log, which does not
+	// contain it.
 	TotalMicros int64 `json:"totalMicros"`
 	OwnMicros   int64 `json:"ownMicros"`
-	// Redacted reports whether contents are left out: values of patches, and, for a request
-	// about secrets, what webhooks wrote. Without it, [removed] stands for credentials.
+	// Redacted reports whether contents are left out: the values of patches, and, for a request
+	// about secrets, all texts from webhooks. Without it, [removed] replaces credentials only.
 	Redacted bool `json:"redacted,omitempty"`
-	// Audit is present when the trace was made of the audit log of a cluster. Steps, calls and
-	// judgements of such a trace say how they are known. Of them, it has no times, no numbers of rules,
-	// and no kinds of reviews, but for what is derived.
+	// Audit is present if the trace was made from the audit log of a cluster. The steps, calls and
+	// judgements of such a trace have the field known. They have no times, rule indexes or review
+	// kinds, except derived ones.
 	Audit *Audit `json:"audit,omitempty"`
-	// Steps are what the plugins did, in the order in which they ended.
+	// Steps are the steps of the plugins, in the order in which they ended.
 	Steps []StepRecord `json:"steps"`
 }
 
@@ -138,8 +140,8 @@ type Record struct {
 type ResponseRecord struct {
 	// Code is the HTTP status code.
 	Code int `json:"code"`
-	// Reason and Message are those of the Status of an error, such as AlreadyExists. Message is absent in a trace of an
-	// audit log, which has it in audit.
+	// Reason, such as AlreadyExists, and Message come from the Status of an error. A trace of an
+	// audit log has the message in audit instead.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
@@ -163,7 +165,7 @@ func (r *Record) responses() []string {
 	return []string{fmt.Sprint(r.Response.Code), fmt.Sprintf("%dxx", r.Response.Code/100), r.Response.Reason}
 }
 
-// RequestRecord says what an API request was about.
+// RequestRecord describes an API request.
 type RequestRecord struct {
 	// Operation is CREATE, UPDATE, DELETE or CONNECT.
 	Operation string `json:"operation"`
@@ -172,14 +174,14 @@ type RequestRecord struct {
 	Subresource string         `json:"subresource,omitempty"`
 	// Kind is the kind of the request's object.
 	Kind KindRecord `json:"kind"`
-	// Namespace, Name and UID are those of the object. Name and UID are absent when they
-	// were not known, or when the request was about several objects.
+	// Namespace, Name and UID identify the object. Name and UID are absent if they were not known,
+	// or if the request was about several objects.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	UID       string `json:"uid,omitempty"`
 	// User is the name of the user.
 	User string `json:"user,omitempty"`
-	// DryRun reports whether nothing was to be stored.
+	// DryRun reports whether the request was a dry run, which stores no object.
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
@@ -219,7 +221,7 @@ func (r *RequestRecord) Object() string {
 	return text
 }
 
-// StepRecord is what one plugin did in one pass.
+// StepRecord is the step of one plugin in one pass.
 type StepRecord struct {
 	// Plugin is the name of the admission plugin.
 	Plugin string `json:"plugin"`
@@ -227,53 +229,51 @@ type StepRecord struct {
 	Pass string `json:"pass"`
 	// Known is written, derived or unknown; it is absent if a server of Gatehouse made the trace.
 	Known Known `json:"known,omitempty"`
-	// Round is 0, or 1 when the mutating plugins are run again.
+	// Round is 0, or 1 when the mutating plugins run again.
 	Round int `json:"round"`
-	// Namespace and Name are those of the step's object, as far as they were known.
+	// Namespace and Name identify the step's object, as far as they were known.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	// Start is when the step began, Micros how long it took.
 	Start  Time  `json:"start"`
 	Micros int64 `json:"micros"`
-	// Allowed reports whether the plugin let the request go on. Otherwise Error is why it did
-	// not.
+	// Allowed reports whether the plugin allowed the request. Error is the reason if it did not.
 	Allowed bool   `json:"allowed"`
 	Error   string `json:"error,omitempty"`
-	// Revision is the storage revision of the registrations in use, ReadAt when the read
-	// that gave them began.
+	// Revision is the storage revision of the registrations in use. ReadAt is the start of the read
+	// that returned them.
 	Revision string `json:"revision,omitempty"`
 	ReadAt   *Time  `json:"readAt,omitempty"`
-	// Patch is what a compiled-in plugin changed of the object, as a JSON patch of the
-	// request's kind.
+	// Patch is the change that a built-in admission plugin made to the object, as a JSON patch of
+	// the request's kind.
 	Patch []PatchOperation `json:"patch,omitempty"`
-	// Pending are the initializers that the object was given.
+	// Pending are the initializers that were added to the object.
 	Pending []string `json:"pending,omitempty"`
-	// Initializing are the initializers whose turn it was when the request wrote an
-	// uninitialized object. Written is what the request changed of it, as a JSON patch.
+	// Initializing are the initializers whose turn it was when the request wrote an uninitialized
+	// object. Written is the change that the request made to the object, as a JSON patch.
 	Initializing []string         `json:"initializing,omitempty"`
 	Written      []PatchOperation `json:"written,omitempty"`
-	// Judgements are what admission policies did, in order.
+	// Judgements are the results of admission policies, in order.
 	Judgements []JudgementRecord `json:"judgements,omitempty"`
-	// Calls are the webhooks that were selected, in the order in which their answers
-	// count.
+	// Calls are the calls of the selected webhooks, in the order in which their answers count.
 	Calls []CallRecord `json:"calls,omitempty"`
 	// Discarded are calls that were made ahead of turn and whose answers were not used.
 	Discarded []CallRecord `json:"discarded,omitempty"`
 	// Conditions are the match conditions that were evaluated.
 	Conditions []ConditionRecord `json:"conditions,omitempty"`
-	// Skips are the entries that were looked at and did not apply.
+	// Skips are the examined entries that did not apply.
 	Skips []SkipRecord `json:"skips,omitempty"`
-	// Exclusions are what exclusion rules of the server did.
+	// Exclusions are the effects of the server's exclusion rules.
 	Exclusions []ExclusionRecord `json:"exclusions,omitempty"`
 }
 
-// ExclusionRecord is what an exclusion rule of the server did.
+// ExclusionRecord is the effect of one of the server's exclusion rules.
 type ExclusionRecord struct {
 	// Rule is the name of the rule, Effect is skip, ignoreFailures or capTimeout.
 	Rule   string `json:"rule"`
 	Effect string `json:"effect"`
-	// Entries are those that were skipped, whose failures were ignored, or whose webhooks had
-	// less time; the first 100 of them, and More counts the others.
+	// Entries are the first 100 entries that were skipped, whose failures were ignored, or whose
+	// webhooks had less time. More counts the others.
 	Entries []EntryRecord `json:"entries"`
 	More    int           `json:"more,omitempty"`
 }
@@ -283,7 +283,8 @@ type EntryRecord struct {
 	// Kind is the kind of the registration object, Configuration its name.
 	Kind          string `json:"kind"`
 	Configuration string `json:"configuration"`
-	// Index is the position of the entry in the object, from 0; -1 if an audit log does not say it.
+	// Index is the position of the entry in the object, from 0; -1 if an audit log does not contain
+	// it.
 	Index int `json:"index"`
 	// Name is the name of the entry.
 	Name string `json:"name"`
@@ -295,21 +296,22 @@ type EntryRecord struct {
 type CallRecord struct {
 	// Known is written, derived or unknown; it is absent if a server of Gatehouse made the trace.
 	Known Known `json:"known,omitempty"`
-	// WebhookKnown says how the configuration of webhook is known; it is absent if it is known as the call is.
+	// WebhookKnown is the source of the configuration of webhook, with the values of known. It is
+	// absent if known applies to the configuration, too.
 	WebhookKnown Known `json:"webhookKnown,omitempty"`
-	// Webhook is what was called, FailurePolicy its policy.
+	// Webhook is the called webhook, FailurePolicy its failure policy.
 	Webhook       EntryRecord `json:"webhook"`
 	FailurePolicy string      `json:"failurePolicy,omitempty"`
 	// Rule is the index of the rule that matched.
 	Rule int `json:"rule"`
-	// Kind, Resource and Subresource are what the review said the request is about.
-	// Equivalent reports whether this differs from the request's own.
+	// Kind, Resource and Subresource are the kind, resource and subresource in the review.
+	// Equivalent reports whether they differ from the request's own.
 	Kind        KindRecord     `json:"kind"`
 	Resource    ResourceRecord `json:"resource"`
 	Subresource string         `json:"subresource,omitempty"`
 	Equivalent  bool           `json:"equivalent,omitempty"`
-	// ReviewVersion is the version of the review, and UID its uid; both are absent when
-	// none was made.
+	// ReviewVersion is the version of the review, and UID its uid; both are absent if no review was
+	// made.
 	ReviewVersion string `json:"reviewVersion,omitempty"`
 	UID           string `json:"uid,omitempty"`
 	// Start is when the call began, Micros how long it took.
@@ -317,31 +319,31 @@ type CallRecord struct {
 	Micros int64 `json:"micros"`
 	// Turn is InTurn, Ahead or Again.
 	Turn string `json:"turn"`
-	// Sent reports whether the review was delivered as a whole. Fate is what became of the
-	// answer: Used, Superseded or NotReached.
+	// Sent reports whether the whole review was delivered. Fate is the use of the answer: Used,
+	// Superseded or NotReached.
 	Sent bool   `json:"sent"`
 	Fate string `json:"fate"`
-	// Verdict is allowed, denied, failed, refused or unknown, Code the HTTP status code that
-	// stands for it.
+	// Verdict is allowed, denied, failed, refused or unknown. Code is the HTTP status code for it.
 	Verdict string `json:"verdict"`
 	Code    int    `json:"code,omitempty"`
-	// Error is why the call did not end as allowed.
+	// Error is the reason for any verdict except allowed.
 	Error string `json:"error,omitempty"`
-	// Class is the step at which the call failed, and Reason the code of what kept the
-	// webhook from being called.
+	// Class is the step at which the call failed. Reason is the code of the reason why the webhook
+	// could not be called.
 	Class  string `json:"class,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Ignored reports whether the call failed and the request went on without it.
+	// Ignored reports whether the call failed and the failure was ignored.
 	Ignored bool `json:"ignored,omitempty"`
-	// ClientGone reports whether nobody waited for the request any more.
+	// ClientGone reports whether the call failed because the client closed the request.
 	ClientGone bool `json:"clientGone,omitempty"`
-	// Deprecated names what is deprecated about the webhook's certificate.
+	// Deprecated lists the deprecated properties of the webhook's certificate.
 	Deprecated []string `json:"deprecated,omitempty"`
-	// Mutated reports whether the call changed the object. Patch is the JSON patch that did.
+	// Mutated reports whether the call changed the object. Patch is the JSON patch of the change.
 	Mutated bool             `json:"mutated,omitempty"`
 	Patch   []PatchOperation `json:"patch,omitempty"`
-	// Enforcement is present for a soft webhook: whatever its verdict is, the request goes on.
-	// WouldPatch is the JSON patch that would have changed the object if the webhook were hard.
+	// Enforcement is present if the webhook is not enforced: the request continues whatever the
+	// verdict is. WouldPatch is the JSON patch that would have changed the object if the webhook
+	// were enforced.
 	Enforcement *Enforcement     `json:"enforcement,omitempty"`
 	WouldPatch  []PatchOperation `json:"wouldPatch,omitempty"`
 	// Warnings and AuditAnnotations are the webhook's.
@@ -359,11 +361,11 @@ type PatchOperation struct {
 	From string `json:"from,omitempty"`
 	// Value is absent when the operation has none, and when the record is redacted.
 	Value json.RawMessage `json:"value,omitempty"`
-	// Field is the path with elements of lists by what names them, as in
-	// spec.containers[name=web].image. Was is what the operation replaced or removed; what is
-	// large is left out, and WasBytes says how many bytes it has, 16385 for more than 16384.
-	// The three are absent for operations after the 64th, and when the record is redacted; what
-	// was there is absent for the fields of an apply configuration.
+	// Field is the path, with the elements of lists by name, as in spec.containers[name=web].image.
+	// Was is the value that the operation replaced or removed, and WasBytes its size in bytes. A
+	// value of more than 16384 bytes is left out, and its WasBytes is 16385. The three fields are
+	// absent for operations after the 64th, and when the record is redacted. Was and WasBytes are
+	// absent for the fields of an apply configuration.
 	Field    string          `json:"field,omitempty"`
 	Was      json.RawMessage `json:"was,omitempty"`
 	WasBytes int             `json:"wasBytes,omitempty"`
@@ -379,15 +381,15 @@ type ConditionRecord struct {
 	Micros int64 `json:"micros"`
 	// Errors counts the expressions that failed.
 	Errors int `json:"errors,omitempty"`
-	// Excluded reports whether the webhook was not called because of its conditions. Error is
-	// how they failed, when they did.
+	// Excluded reports whether the webhook was not called because of its conditions. Error is the
+	// error of the conditions, if they failed.
 	Excluded bool   `json:"excluded,omitempty"`
 	Error    string `json:"error,omitempty"`
 }
 
 // SkipRecord is an entry that did not apply.
 type SkipRecord struct {
-	// Entry is the entry, Code names the test that it failed, and Reason is a sentence.
+	// Entry is the entry, Code names the test that it failed, and Reason explains it in a sentence.
 	Entry  EntryRecord `json:"entry"`
 	Code   string      `json:"code"`
 	Reason string      `json:"reason"`

@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 )
 
-// JudgementRecord is what one admission policy did about a request.
+// JudgementRecord is the result of one admission policy for a request.
 type JudgementRecord struct {
 	// Known is written, derived or unknown; it is absent if a server of Gatehouse made the trace.
 	Known Known `json:"known,omitempty"`
@@ -15,66 +15,66 @@ type JudgementRecord struct {
 	FailurePolicy string      `json:"failurePolicy"`
 	// Rule is the index of the rule that matched.
 	Rule int `json:"rule"`
-	// Kind, Resource and Subresource are what the policy sees the request is about.
-	// Equivalent reports whether this differs from the request's own.
+	// Kind, Resource and Subresource are the kind, resource and subresource that the policy was
+	// evaluated for. Equivalent reports whether they differ from the request's own.
 	Kind        KindRecord     `json:"kind"`
 	Resource    ResourceRecord `json:"resource"`
 	Subresource string         `json:"subresource,omitempty"`
 	Equivalent  bool           `json:"equivalent,omitempty"`
-	// Evaluations are those that were made, one for each param.
+	// Evaluations are the evaluations of the policy, one for each param.
 	Evaluations []EvaluationRecord `json:"evaluations,omitempty"`
-	// Consequences are what follows of all that was found and is not as it should be, in
-	// the order in which they count, 64 at most. MoreConsequences counts the others.
+	// Consequences are the effects of all violations and errors, in order of precedence, 64 at
+	// most. MoreConsequences counts the others.
 	Consequences     []ConsequenceRecord `json:"consequences,omitempty"`
 	MoreConsequences int                 `json:"moreConsequences,omitempty"`
 }
 
 // EvaluationRecord is one evaluation of a policy.
 type EvaluationRecord struct {
-	// Param is the object that was param.
+	// Param names the param; absent if there was none.
 	Param *ParamRecord `json:"param,omitempty"`
-	// Bindings are the names of bindings that lead to the evaluation, 16 at most.
-	// MoreBindings counts the others.
+	// Bindings are the names of the bindings that lead to the evaluation, 16 at most. MoreBindings
+	// counts the others.
 	Bindings     []string `json:"bindings,omitempty"`
 	MoreBindings int      `json:"moreBindings,omitempty"`
 	// Start is when the evaluation began, Micros how long it took.
 	Start  Time  `json:"start"`
 	Micros int64 `json:"micros"`
-	// Cost is what all expressions cost together, in the units of CEL.
+	// Cost is the cost of all expressions together, in CEL cost units.
 	Cost int64 `json:"cost"`
-	// FalseCondition is the name of the match condition that was false: nothing else was
-	// evaluated then.
+	// FalseCondition is the name of the match condition that was false. No other expression was
+	// evaluated in that case.
 	FalseCondition string `json:"falseCondition,omitempty"`
-	// Validations are those that were evaluated.
+	// Validations are the evaluated validations.
 	Validations []ValidationRecord `json:"validations,omitempty"`
-	// AuditAnnotations are those that were evaluated.
+	// AuditAnnotations are the evaluated audit annotations.
 	AuditAnnotations []AnnotationRecord `json:"auditAnnotations,omitempty"`
-	// Mutations are those of a mutating policy that were evaluated. Spared reports whether there
-	// are none because the evaluation was not to be repeated.
+	// Mutations are the evaluated mutations of a mutating policy. Spared reports whether there are
+	// none because the second round does not repeat the evaluation.
 	Mutations []MutationRecord `json:"mutations,omitempty"`
 	Spared    bool             `json:"spared,omitempty"`
-	// Error is why a mutating policy could not be evaluated at all.
+	// Error is the error that prevented the evaluation of a mutating policy.
 	Error string `json:"error,omitempty"`
-	// Enforcement is present when the binding of a mutating policy is soft: its mutations change
-	// nothing.
+	// Enforcement is present if the binding of a mutating policy is not enforced: its mutations
+	// change nothing.
 	Enforcement *Enforcement `json:"enforcement,omitempty"`
 }
 
-// MutationRecord is one mutation that was evaluated.
+// MutationRecord is the evaluation of one mutation.
 type MutationRecord struct {
-	// Index is the place of the mutation in the policy, Type is ApplyConfiguration or
-	// JSONPatch.
+	// Index is the index of the mutation in the policy, Type is ApplyConfiguration or JSONPatch.
 	Index int    `json:"index"`
 	Type  string `json:"type"`
-	// Mutated reports whether the mutation changed the object. Patch is what it said.
+	// Mutated reports whether the mutation changed the object. Patch is the change returned by the
+	// expression.
 	Mutated bool             `json:"mutated,omitempty"`
 	Patch   []PatchOperation `json:"patch,omitempty"`
-	// WouldPatch is what the mutation would have changed if the binding were hard.
+	// WouldPatch is the change that the mutation would have made if the binding were enforced.
 	WouldPatch []PatchOperation `json:"wouldPatch,omitempty"`
-	// Error is why nothing was changed.
+	// Error is the reason why the object was not changed.
 	Error string `json:"error,omitempty"`
-	// Cost is what the expression cost, in the units of CEL; Micros is how long it took to
-	// evaluate it and to change the object.
+	// Cost is the cost of the expression, in CEL cost units. Micros is the time taken to evaluate
+	// it and to change the object.
 	Cost   int64 `json:"cost"`
 	Micros int64 `json:"micros"`
 }
@@ -87,25 +87,25 @@ type ParamRecord struct {
 	Name string `json:"name"`
 }
 
-// ValidationRecord is one validation that was evaluated.
+// ValidationRecord is the evaluation of one validation.
 type ValidationRecord struct {
-	// Index is the place of the validation in the policy; it is absent for what stands for
-	// all validations together.
+	// Index is the index of the validation in the policy. It is absent for a record that represents
+	// all validations that were not evaluated.
 	Index *int `json:"index,omitempty"`
 	// Verdict is holds, violated or failed.
 	Verdict string `json:"verdict"`
-	// Message is what the user gets, Expression what the validation says; both are
-	// absent when it holds.
+	// Message is the message for the user, and Expression the source of the validation's
+	// expression. Both are absent if the validation holds.
 	Message    string `json:"message,omitempty"`
 	Expression string `json:"expression,omitempty"`
-	// Because is the part of the expression that makes it false, if that is less than all of it.
-	// Values are the values of its parts, if they come from the objects of the request alone. Both
-	// are there for violations for which the request was rejected, of several requests a second,
-	// and absent when the record is redacted.
+	// Because is the part of the expression that makes it false, unless that is the whole
+	// expression. Values are the values of its parts, if they depend on the objects of the request
+	// only. Both are set for violations that rejected the request, for several requests a second,
+	// and are absent when the record is redacted.
 	Because string            `json:"because,omitempty"`
 	Values  []PartValueRecord `json:"values,omitempty"`
-	// Cost is what the expression cost, in the units of CEL; Nanos is how many nanoseconds
-	// it took.
+	// Cost is the cost of the expression, in CEL cost units. Nanos is the time taken by the
+	// evaluation, in nanoseconds.
 	Cost  int64 `json:"cost"`
 	Nanos int64 `json:"nanos"`
 }
@@ -114,42 +114,43 @@ type ValidationRecord struct {
 type PartValueRecord struct {
 	// Expression is the part.
 	Expression string `json:"expression"`
-	// Value is its value in JSON; the end of a long one is cut off.
+	// Value is its value in JSON. A long value is truncated.
 	Value string `json:"value"`
 }
 
-// AnnotationRecord is one audit annotation that was evaluated.
+// AnnotationRecord is the evaluation of one audit annotation.
 type AnnotationRecord struct {
-	// Key is the key in the policy. Value is absent when nothing was recorded.
+	// Key is the key in the policy. Value is absent if no annotation was recorded.
 	Key   string `json:"key"`
 	Value string `json:"value,omitempty"`
-	// Error is why there is no value.
+	// Error is the reason why there is no value.
 	Error string `json:"error,omitempty"`
 }
 
-// ConsequenceRecord is what one binding made of one thing that is not as it should be.
+// ConsequenceRecord is one binding's reaction to one violation or error.
 type ConsequenceRecord struct {
-	// Binding is absent for what is wrong with the policy itself, Param if it is not about
-	// an evaluation with one.
+	// Binding is absent for an error of the policy itself. Param is absent if the consequence does
+	// not belong to an evaluation with a param.
 	Binding string       `json:"binding,omitempty"`
 	Param   *ParamRecord `json:"param,omitempty"`
-	// Code names what is wrong, Message is what the user gets, Reason the reason of a
-	// rejection.
+	// Code identifies the violation or error, Message is the message for the user, and Reason the
+	// reason in the status of a rejection.
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Reason  string `json:"reason,omitempty"`
-	// Index is the place of the validation or mutation in the policy, and Annotation the key of the
-	// audit annotation, that the consequence is about; they are absent if it is about none.
+	// Index is the index of the violated or failed validation or mutation in the policy, and
+	// Annotation the key of the failed audit annotation. Each is absent if the consequence concerns
+	// none.
 	Index      *int   `json:"index,omitempty"`
 	Annotation string `json:"annotation,omitempty"`
-	// Actions are those of the binding that count, in order.
+	// Actions are the binding's actions that count, in order.
 	Actions []string `json:"actions,omitempty"`
-	// Denied reports whether the request is rejected for it, Ignored whether nothing follows,
-	// because the failure policy is Ignore.
+	// Denied reports whether the consequence rejects the request. Ignored reports whether it has no
+	// effect because the failure policy is Ignore.
 	Denied  bool `json:"denied,omitempty"`
 	Ignored bool `json:"ignored,omitempty"`
-	// Enforcement is present when the binding, or the policy, is soft, and Spared reports whether
-	// the request would have been rejected if it were hard.
+	// Enforcement is present if the binding or the policy is not enforced. Spared reports whether
+	// the request would have been rejected if they were enforced.
 	Enforcement *Enforcement `json:"enforcement,omitempty"`
 	Spared      bool         `json:"spared,omitempty"`
 }

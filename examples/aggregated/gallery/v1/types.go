@@ -23,17 +23,17 @@ func AddToScheme(s *runtime.Scheme) error {
 type Painting struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// Spec says what the painting is.
+	// Spec describes the painting.
 	Spec PaintingSpec `json:"spec,omitempty"`
 }
 
 // PaintingSpec describes the painting.
 type PaintingSpec struct {
-	// Title is what the painting is called; it is required.
+	// Title is the title of the painting; it is required.
 	Title string `json:"title"`
 	// Artist is who painted it.
 	Artist string `json:"artist,omitempty"`
-	// Year is when it was painted; 0 means that nobody knows.
+	// Year is the year of the painting; 0 means that it is unknown.
 	Year int32 `json:"year,omitempty"`
 }
 

@@ -8,15 +8,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/deepcopy"
 )
 
-// AdmissionServer is what a server says that judges requests by the registrations stored here.
-// It lasts for its lifetime, unless it is written again.
+// AdmissionServer is the announcement of a server that evaluates requests against the registrations
+// stored here. It expires after its lifetime, unless the server writes it again.
 type AdmissionServer struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// LifetimeSeconds is how long the object lasts from when it was last written. It is absent
-	// when the object is read.
+	// LifetimeSeconds is the lifetime of the object from its last write. It is absent when the
+	// object is read.
 	LifetimeSeconds int64 `json:"lifetimeSeconds,omitempty"`
 
 	announce.Announcement `json:",inline"`

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/deepcopy"
 )
 
-// AdmissionTrace is what admission did with one request. It can be read only. Its name is
-// the ID of the trace, its namespace that of the request.
+// AdmissionTrace is the trace of the admission of one request. It is read-only. Its name is the ID
+// of the trace, its namespace the namespace of the request.
 type AdmissionTrace struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.

@@ -239,6 +239,20 @@ func TestInitializersShown(t *testing.T) {
 	// The metadata of initialized objects equals the metadata produced by k8s.io/apiserver.
 	plain := "/api/v1/namespaces/" + ns + "/configmaps"
 	h.Must(http.StatusCreated, "POST", plain, configMap("plain"))
+	h.Must(http.StatusCreated, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", toJSON(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: bares.initializers.example.com}, spec: {group: initializers.example.com, scope: Namespaced, names: {kind: Bare, plural: bares}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`))
+	custom := "/apis/initializers.example.com/v1/namespaces/" + ns + "/bares"
+	harness.Eventually(t, "the custom kind is served", func() error {
+		if r := h.Do("POST", custom, `{"apiVersion":"initializers.example.com/v1","kind":"Bare","metadata":{"name":"plain"}}`); r.Code != http.StatusCreated {
+			return fmt.Errorf("%d", r.Code)
+		}
+		return nil
+	})
+	for _, accept := range []string{asMetadataList, strings.Replace(protobufMetadata, "PartialObjectMetadata", "PartialObjectMetadataList", 1)} {
+		upstream, ours := h.Get(custom, "Accept", accept), h.Get(custom+including, "Accept", accept)
+		if diff := cmp.Diff(string(upstream.Raw), string(ours.Raw)); diff != "" {
+			t.Errorf("custom resources as %s (-k8s.io/apiserver +ours):\n%s", accept, diff)
+		}
+	}
 	for _, c := range []struct{ query, accept string }{
 		{"", asMetadataList},
 		{"&pretty=true", asMetadataList},

@@ -56,6 +56,8 @@ func withMetadata(e *Endpoint, info *request.RequestInfo, req *http.Request) (*E
 	}
 	scope := *e.Scope
 	scope.Serializer = newMetadataCodec(e.Scope.Serializer, target)
+	// Custom resources are served in protobuf as bare metadata only.
+	scope.StandardSerializers = nil
 	endpoint := *e
 	endpoint.Scope = &scope
 	return &endpoint, whole

@@ -247,8 +247,12 @@ func TestInitializersShown(t *testing.T) {
 		}
 		return nil
 	})
-	for _, accept := range []string{asMetadataList, strings.Replace(protobufMetadata, "PartialObjectMetadata", "PartialObjectMetadataList", 1)} {
-		upstream, ours := h.Get(custom, "Accept", accept), h.Get(custom+including, "Accept", accept)
+	for _, accept := range []string{asMetadataList, strings.Replace(protobufMetadata, "PartialObjectMetadata", "PartialObjectMetadataList", 1), asMetadata, protobufMetadata} {
+		watch := ""
+		if !strings.Contains(accept, "List") {
+			watch = "&watch=1&timeoutSeconds=1"
+		}
+		upstream, ours := h.Get(custom+"?"+watch, "Accept", accept), h.Get(custom+including+watch, "Accept", accept)
 		if diff := cmp.Diff(string(upstream.Raw), string(ours.Raw)); diff != "" {
 			t.Errorf("custom resources as %s (-k8s.io/apiserver +ours):\n%s", accept, diff)
 		}

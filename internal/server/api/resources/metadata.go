@@ -120,8 +120,9 @@ func (e *metadataEncoder) encode(obj runtime.Object, w io.Writer) error {
 	case *metav1.Status, *metav1.WatchEvent:
 		return e.other.Encode(obj, w)
 	}
+	// An Unstructured has the methods of a list, too.
 	list, ok := obj.(metav1.ListInterface)
-	if !ok {
+	if !ok || !meta.IsListType(obj) {
 		partial, err := e.partial(obj)
 		if err != nil {
 			return err

@@ -110,7 +110,7 @@ func TestTheInitializerGuide(t *testing.T) {
 		return nil
 	})
 	h.Must(http.StatusOK, "PATCH", deployments+"/refused", d.block(`{"metadata":{"initializers":{"result"`), "Content-Type", mergePatch)
-	want(t, "why it was refused", (<-answer).Refusal(http.StatusForbidden, metav1.StatusReasonForbidden).Message, "no more sidecars")
+	want(t, "why it was refused", (<-answer).Refusal(http.StatusForbidden, metav1.StatusReasonForbidden).Message, `initializer "sidecar.example.com" rejected the object: no more sidecars`)
 
 	// The commands for inspection and repair, one per line.
 	for line := range strings.Lines(d.block("gatehouse initializers list -A")) {

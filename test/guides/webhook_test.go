@@ -171,7 +171,7 @@ func TestTheWebhookGuide(t *testing.T) {
 	want(t, "the first command", d.block("gatehouse serve"), "gatehouse serve")
 	want(t, "the old versions", d.block("# the versions of 2017"), "# the versions of 2017, too\ngatehouse serve --runtime-config=api/legacy=true")
 	s := harness.Start(t, "--admission-consistency", "strict", "--admission-control-config-file", filepath.Join(d.dir, "admission.yaml"))
-	for link, to := range map[string]string{"bin/gatehouse": harness.Binary(t), "gatehouse.data": s.DataDir} {
+	for link, to := range map[string]string{"bin/gatehouse": harness.Binary(t)} {
 		link = filepath.Join(d.dir, link)
 		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
 			t.Fatal(err)
@@ -180,6 +180,15 @@ func TestTheWebhookGuide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A kubeconfig that a link leads to is not used.
+	kubeconfig, err := os.ReadFile(s.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(d.dir, "gatehouse.data"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(d.dir, "gatehouse.data", "admin.kubeconfig"), string(kubeconfig))
 	h := s.HTTP(t, nil)
 	var address string
 	t.Run("with the example", func(t *testing.T) { address = d.withExample(t, s) })
@@ -617,7 +626,7 @@ func (d *document) reviews(sent *harness.Review) {
 func TestTheWebhookGuideHasAllFields(t *testing.T) {
 	d := readDocument(t, "webhooks.md")
 	code := strings.Join(d.blocks, "\n")
-	for _, span := range regexp.MustCompile("`[^`]+`").FindAllString(d.text, -1) {
+	for _, span := range regexp.MustCompile("`[^`\n]+`").FindAllString(d.text, -1) {
 		code += "\n" + span
 	}
 	for _, kind := range []any{v1.MutatingWebhook{}, v1.ValidatingWebhook{}, v1alpha1.ExternalAdmissionHook{}, admissionv1.AdmissionRequest{}, admissionv1.AdmissionResponse{}} {

@@ -170,7 +170,8 @@ func TestTheWebhookGuide(t *testing.T) {
 
 	want(t, "the first command", d.block("gatehouse serve"), "gatehouse serve")
 	want(t, "the old versions", d.block("# the versions of 2017"), "# the versions of 2017, too\ngatehouse serve --runtime-config=api/legacy=true")
-	s := harness.Start(t, "--admission-consistency", "strict", "--admission-control-config-file", filepath.Join(d.dir, "admission.yaml"))
+	// Commands in the folder find the kubeconfig there.
+	s := harness.StartOn(t, filepath.Join(d.dir, "gatehouse.data"), "--admission-consistency", "strict", "--admission-control-config-file", filepath.Join(d.dir, "admission.yaml"))
 	for link, to := range map[string]string{"bin/gatehouse": harness.Binary(t)} {
 		link = filepath.Join(d.dir, link)
 		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
@@ -180,15 +181,6 @@ func TestTheWebhookGuide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A kubeconfig that a link leads to is not used.
-	kubeconfig, err := os.ReadFile(s.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(d.dir, "gatehouse.data"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, filepath.Join(d.dir, "gatehouse.data", "admin.kubeconfig"), string(kubeconfig))
 	h := s.HTTP(t, nil)
 	var address string
 	t.Run("with the example", func(t *testing.T) { address = d.withExample(t, s) })

@@ -154,7 +154,7 @@ func TestAuditOfCreatesThatWaited(t *testing.T) {
 	}{
 		{"done", `{"data":{"by":"a"}}`, http.StatusCreated, `{"code":201} a`},
 		{"refused", `{"metadata":{"initializers":{"result":{"status":"Failure","code":409,"reason":"TooMany","message":"no more"}}}}`, http.StatusConflict,
-			`{"code":409,"message":"initializer \\"a.example.com\\" rejected the object: no more","reason":"TooMany","status":"Failure"} <nil>`},
+			`{"code":409,"message":"initializer \"a.example.com\" rejected the object: no more","reason":"TooMany","status":"Failure"} <nil>`},
 	} {
 		done := s.create(s.HTTP, "configmaps", body("configmaps", test.name))
 		s.await("configmaps", test.name, "a")

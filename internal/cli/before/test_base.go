@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io/fs"
 	"math"
 	"os"
@@ -182,7 +181,7 @@ func normalised(text []byte) []byte { return bytes.ReplaceAll(text, []byte("\r\n
 
 // objectOf returns the object name of a content: SHA-1 or SHA-256, chosen by the length of the names.
 func objectOf(content []byte, length int) string {
-	var h hash.Hash = sha1.New()
+	h := sha1.New()
 	if length == 2*sha256.Size {
 		h = sha256.New()
 	}

@@ -113,6 +113,7 @@ func (e *edit) operation(v value) error {
 	case "test":
 		return e.test(&o)
 	}
+	//lint:ignore ST1005 The text of upstream, capital letter included.
 	return fmt.Errorf("Unexpected kind: %s", kind)
 }
 
@@ -286,6 +287,7 @@ func (e *edit) copy(o *operation) error {
 			return fmt.Errorf("error while performing deep copy: %w", err)
 		}
 		if e.copied += int64(len(data)); e.copied > maxCopied {
+			//lint:ignore ST1005 The text of upstream, capital letter included.
 			return fmt.Errorf("Unable to complete the copy, the accumulated size increase of copy is %d, exceeding the limit %d", e.copied, maxCopied)
 		}
 		copied.value = newText(data).root()

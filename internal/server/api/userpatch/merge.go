@@ -8,8 +8,10 @@ import (
 
 // These are the errors of upstream.
 var (
+	//lint:ignore ST1005 The text of upstream, capital letter included.
 	errBadObject = errors.New("Invalid JSON Document")
-	errBadPatch  = errors.New("Invalid JSON Patch")
+	//lint:ignore ST1005 The text of upstream, capital letter included.
+	errBadPatch = errors.New("Invalid JSON Patch")
 )
 
 // merge returns an object with a JSON merge patch (RFC 7386) applied, as the MergePatch of upstream does. Upstream

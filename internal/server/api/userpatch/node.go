@@ -80,6 +80,7 @@ func index(key string, length int) (int, error) {
 		return 0, err
 	}
 	if at >= length || at < -length {
+		//lint:ignore ST1005 The text of upstream, capital letter included.
 		return 0, fmt.Errorf("Unable to access invalid index: %d: %w", at, errInvalidIndex)
 	}
 	if at < 0 {
@@ -143,6 +144,7 @@ func (c *container) add(key string, n node) error {
 func (c *container) remove(key string) error {
 	if c.list == nil {
 		if _, ok := c.members[key]; !ok {
+			//lint:ignore ST1005 The text of upstream, capital letter included.
 			return fmt.Errorf("Unable to remove nonexistent key: %s: %w", key, errMissing)
 		}
 		delete(c.members, key)

@@ -110,7 +110,7 @@ func (q *Question) Complete() field.ErrorList {
 	return errs
 }
 
-// Who returns the caller or, with the right to impersonate, the user of the question.
+// The user of the request is the caller or, with the right to impersonate, the user of the question.
 func (q *Question) Who(caller user.Info, may May) (user.Info, error) {
 	if q.User == "" && len(q.Groups) == 0 {
 		return caller, nil

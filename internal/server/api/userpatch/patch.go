@@ -2,6 +2,7 @@ package userpatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -40,7 +41,7 @@ func (p *Patch) Apply(ctx context.Context, object []byte) (patched []byte, stric
 	}
 	if p.Type == types.MergePatchType {
 		patched, err = merge(ctx, object, p.Body)
-		if err == errBadPatch {
+		if errors.Is(err, errBadPatch) {
 			err = apierrors.NewBadRequest(err.Error())
 		}
 		return patched, strict, ended(ctx, err)

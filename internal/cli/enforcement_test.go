@@ -71,7 +71,7 @@ spec: {policyName: teams, validationActions: [Deny]}
 `
 	const object = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}}\n"
 	snapshot := func(served string) string {
-		return "apiVersion: gatehouse.dev/v1alpha1\nkind: ClusterSnapshot\ncluster: {kubernetesVersion: v1.37.1}\n" + served + "items:\n- " + strings.Replace(object, "settings", "stored", 1)
+		return "apiVersion: gatehouse.dev/v1alpha1\nkind: ClusterSnapshot\ncluster: {kubernetesVersion: v1.37.2}\n" + served + "items:\n- " + strings.Replace(object, "settings", "stored", 1)
 	}
 	for name, text := range map[string]string{
 		"soft/hook.yaml": hook("a-soft", soft), "policy/policy.yaml": policy, "both/hooks.yaml": hook("a-soft", soft) + hook("b-hard", ""), "object.yaml": object,

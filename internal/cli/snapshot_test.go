@@ -290,7 +290,7 @@ func TestSnapshotsAreWhatTheClusterJudgesBy(t *testing.T) {
 
 Not called (--call calls webhooks):
   - audit/maps.audit.example.com of ValidatingAdmissionWebhook, for 1 object, failure policy Ignore
-6 objects in 1 file: 3 accepted, 3 rejected; 3 errors, 0 warnings; by Kubernetes v1.37.1
+6 objects in 1 file: 3 accepted, 3 rejected; 3 errors, 0 warnings; by Kubernetes v1.37.2
 `
 	for _, from := range []string{"--snapshot=" + first, "--from-cluster=" + address.Kubeconfig} {
 		out, problems, code := execution(t.Context(), "", "check", shop, from)

@@ -16,7 +16,7 @@ import (
 )
 
 // Release is the Kubernetes release whose kinds the server has.
-const Release = "1.37.1"
+const Release = "1.37.2"
 
 // Flags are flags of kube-apiserver, in its form. The zero value changes nothing.
 type Flags struct {

@@ -39,7 +39,7 @@ type program struct {
 	version, commit string
 	made            time.Time
 	modified        bool
-	// kubernetes is the built-in Kubernetes release, such as v1.37.1.
+	// kubernetes is the built-in Kubernetes release, such as v1.37.2.
 	kubernetes string
 }
 

@@ -57,9 +57,9 @@ var sources = map[string]string{
 
 go 1.26.0
 
-require k8s.io/kubernetes v1.37.1
+require k8s.io/kubernetes v1.37.2
 
-replace k8s.io/kubernetes v1.37.1 => ./kubernetes
+replace k8s.io/kubernetes v1.37.2 => ./kubernetes
 `,
 	"kubernetes/go.mod":     "module k8s.io/kubernetes\n\ngo 1.26.0\n",
 	"kubernetes/version.go": "package kubernetes\n\nconst Minor = 37\n",
@@ -161,7 +161,7 @@ func TestAReleaseHasItsFilesAndTheirChecksums(t *testing.T) {
 	for _, p := range optionsFor("", "").platforms {
 		want = append(want,
 			fmt.Sprintf("gatehouse_v1.2.3_%s_%s.tar.gz", p.OS, p.Arch), fmt.Sprintf("gatehouse_v1.2.3_%s_%s.cdx.json", p.OS, p.Arch),
-			fmt.Sprintf("envtest-v1.37.1-%s-%s.tar.gz", p.OS, p.Arch))
+			fmt.Sprintf("envtest-v1.37.2-%s-%s.tar.gz", p.OS, p.Arch))
 	}
 	slices.Sort(want)
 	if !slices.Equal(names, want) {
@@ -266,7 +266,7 @@ func TestAReleaseIsReproducible(t *testing.T) {
 // The archive for setup-envtest has regular files only, and each file starts the program under its name.
 func TestTheArchiveForSetupEnvtest(t *testing.T) {
 	dir := release3(t)
-	name := fmt.Sprintf("envtest-v1.37.1-%s-%s.tar.gz", host.OS, host.Arch)
+	name := fmt.Sprintf("envtest-v1.37.2-%s-%s.tar.gz", host.OS, host.Arch)
 	members := untar(t, dir, name)
 	programs := unpack(t, members)
 	if len(members) != 3 {
@@ -291,7 +291,7 @@ func TestTheArchiveForSetupEnvtest(t *testing.T) {
 	if err := yaml.UnmarshalStrict(read(t, filepath.Join(dir, indexName)), &found); err != nil {
 		t.Fatal(err)
 	}
-	entry := found.Releases["v1.37.1"][name]
+	entry := found.Releases["v1.37.2"][name]
 	if want := "https://example.com/gatehouse/releases/download/v1.2.3/" + name; entry.SelfLink != want || len(entry.Hash) != 128 {
 		t.Errorf("the index has %+v", entry)
 	}
@@ -314,7 +314,7 @@ func TestTheListOfModules(t *testing.T) {
 	for _, c := range *list.Components {
 		links = append(links, c.PackageURL)
 	}
-	want := []string{"pkg:golang/std@" + strings.TrimPrefix(runtime.Version(), "go"), "pkg:golang/k8s.io/kubernetes@v1.37.1"}
+	want := []string{"pkg:golang/std@" + strings.TrimPrefix(runtime.Version(), "go"), "pkg:golang/k8s.io/kubernetes@v1.37.2"}
 	if !slices.Equal(links, want) {
 		t.Errorf("it has %q, want %q", links, want)
 	}

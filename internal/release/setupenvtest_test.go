@@ -47,12 +47,12 @@ func TestSetupEnvtestInstallsARelease(t *testing.T) {
 	}
 	index := server.URL + "/" + indexName
 	installed := func(bin string) string {
-		return filepath.Join(bin, "k8s", fmt.Sprintf("1.37.1-%s-%s", host.OS, host.Arch))
+		return filepath.Join(bin, "k8s", fmt.Sprintf("1.37.2-%s-%s", host.OS, host.Arch))
 	}
 
 	t.Run("list", func(t *testing.T) {
 		out, err := setup(nil, "list", "--index", index, "--bin-dir", t.TempDir())
-		if want := fmt.Sprintf("(available)  v1.37.1  %s", host); err != nil || !strings.Contains(out, want) {
+		if want := fmt.Sprintf("(available)  v1.37.2  %s", host); err != nil || !strings.Contains(out, want) {
 			t.Errorf("it lists %v\n%s\nwant %s", err, out, want)
 		}
 	})
@@ -75,11 +75,11 @@ func TestSetupEnvtestInstallsARelease(t *testing.T) {
 	})
 	t.Run("sideload", func(t *testing.T) {
 		bin := store(t)
-		archive := read(t, filepath.Join(dir, fmt.Sprintf("envtest-v1.37.1-%s-%s.tar.gz", host.OS, host.Arch)))
-		if out, err := setup(archive, "sideload", "1.37.1", "--bin-dir", bin); err != nil {
+		archive := read(t, filepath.Join(dir, fmt.Sprintf("envtest-v1.37.2-%s-%s.tar.gz", host.OS, host.Arch)))
+		if out, err := setup(archive, "sideload", "1.37.2", "--bin-dir", bin); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		out, err := setup(nil, "use", "-i", "1.37.1", "--bin-dir", bin, "-p", "path")
+		out, err := setup(nil, "use", "-i", "1.37.2", "--bin-dir", bin, "-p", "path")
 		if err != nil || out != installed(bin) {
 			t.Fatalf("the programs are in %s, %v, want %s", out, err, installed(bin))
 		}
@@ -87,7 +87,7 @@ func TestSetupEnvtestInstallsARelease(t *testing.T) {
 	})
 	t.Run("an archive that is not the one of the index", func(t *testing.T) {
 		changed = true
-		out, err := setup(nil, "use", "1.37.1", "--index", index, "--bin-dir", store(t))
+		out, err := setup(nil, "use", "1.37.2", "--index", index, "--bin-dir", store(t))
 		if err == nil || !strings.Contains(out, "checksum mismatch") {
 			t.Errorf("%v: %s", err, out)
 		}

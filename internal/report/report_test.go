@@ -25,7 +25,7 @@ var found = report.Report{
 		{Level: report.Note, Rule: "two", Message: "odd\nindeed", Remedy: "again: run"},
 	},
 	Suppressed: []report.Suppressed{{Finding: report.Finding{Level: report.Error, Rule: "one", Object: "Pod shop/old", Message: "known"}, Reason: "it goes soon", By: "a.yaml:1"}},
-	Kubernetes: "v1.37.1", VersionNote: "judged as 1.36", Notes: []string{"may not list services"}, Elsewhere: "cluster.yaml",
+	Kubernetes: "v1.37.2", VersionNote: "judged as 1.36", Notes: []string{"may not list services"}, Elsewhere: "cluster.yaml",
 	Data: map[string]string{"kind": "CheckReport"},
 	Resources: []report.Resource{
 		{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web", UID: "7", Policy: "images", Rule: "0", Result: "fail", Message: "no"},
@@ -114,7 +114,7 @@ func TestJUnit(t *testing.T) {
 	if got := s.Suites[1].Cases[0]; got.Failure != "" || got.Output != "note: odd\nindeed" {
 		t.Errorf("a note is %+v", got)
 	}
-	if got := fmt.Sprint(s.Suites[0].Properties); got != "[{kubernetesVersion v1.37.1} {versionNote judged as 1.36}]" {
+	if got := fmt.Sprint(s.Suites[0].Properties); got != "[{kubernetesVersion v1.37.2} {versionNote judged as 1.36}]" {
 		t.Errorf("the properties are %s", got)
 	}
 	with := found

@@ -31,7 +31,7 @@ import (
 )
 
 // kubernetesVersion is the Kubernetes release of the plugins' code.
-const kubernetesVersion = "1.37.1"
+const kubernetesVersion = "1.37.2"
 
 const (
 	// drainTimeout limits the time for reviews that arrived before the end.

@@ -42,7 +42,7 @@ func Build(tb testing.TB) []Version {
 	client := etcdtest.Start(tb)
 	o := options.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry", nil))
 	o.StorageConfig.Transport.ServerList = client.Endpoints()
-	config := kubeapiserver.NewStorageFactoryConfigEffectiveVersion(compatibility.NewEffectiveVersionFromString("1.37.1", "", ""))
+	config := kubeapiserver.NewStorageFactoryConfigEffectiveVersion(compatibility.NewEffectiveVersionFromString("1.37.2", "", ""))
 	config.APIResourceConfig = controlplane.DefaultAPIResourceConfigSource()
 	configs, err := config.Complete(o).New()
 	if err != nil {

@@ -163,7 +163,7 @@ func TestKubectl(t *testing.T) {
 			resources := k.Must("api-resources")
 			in(t, "api-resources", resources, "deployments", "deploy", "apps/v1", "customresourcedefinitions")
 			in(t, "api-versions", k.Must("api-versions"), "apps/v1\n", "extensions/v1beta1\n", "admissionregistration.k8s.io/v1\n")
-			in(t, "version", k.Must("version"), "Server Version: v1.37.1")
+			in(t, "version", k.Must("version"), "Server Version: v1.37.2")
 			in(t, "cluster-info", k.Must("cluster-info"), "Kubernetes control plane")
 		}},
 		{"create", func(t *testing.T) {

@@ -20,8 +20,8 @@ func TestVersionsThatCannotBeEmulated(t *testing.T) {
 		{"--emulated-version=2.0", `gatehouse: --emulated-version "2.0": emulation version 2.0 is not between [1.34, 1.37.0]` + possible},
 		{"--emulated-version=1.35.4", `gatehouse: --emulated-version "1.35.4": patch version not allowed, got: kube=1.35.4` + possible},
 		{"--emulated-version=1.35 --min-compatibility-version=1.36", `gatehouse: --min-compatibility-version "1.36": minCompatibilityVersion version 1.36 is not between [1.34, 1.35]` + possible},
-		{"--emulation-forward-compatible", "gatehouse: --emulation-forward-compatible needs an --emulated-version that is older than Kubernetes 1.37.1"},
-		{"--emulated-version=1.37 --runtime-config-emulation-forward-compatible", "gatehouse: --runtime-config-emulation-forward-compatible needs an --emulated-version that is older than Kubernetes 1.37.1"},
+		{"--emulation-forward-compatible", "gatehouse: --emulation-forward-compatible needs an --emulated-version that is older than Kubernetes 1.37.2"},
+		{"--emulated-version=1.37 --runtime-config-emulation-forward-compatible", "gatehouse: --runtime-config-emulation-forward-compatible needs an --emulated-version that is older than Kubernetes 1.37.2"},
 		// S26.5: a feature gate that the release does not have.
 		{"--emulated-version=1.34 --feature-gates=NodeDeclaredFeatures=true", "gatehouse: --feature-gates: cannot set feature gate NodeDeclaredFeatures to true, feature is PreAlpha at emulated version 1.34, min compatibility version 1.33"},
 	} {
@@ -61,7 +61,7 @@ func TestAnEmulatedRelease(t *testing.T) {
 	t.Run("S26.2 /version", func(t *testing.T) {
 		version := h.Must(http.StatusOK, "GET", "/version", "")
 		for field, value := range map[string]string{
-			"major": "1", "minor": "37", "gitVersion": "v1.37.1", "emulationMajor": "1", "emulationMinor": "34", "minCompatibilityMajor": "1", "minCompatibilityMinor": "33",
+			"major": "1", "minor": "37", "gitVersion": "v1.37.2", "emulationMajor": "1", "emulationMinor": "34", "minCompatibilityMajor": "1", "minCompatibilityMinor": "33",
 		} {
 			if got := version.Text(field); got != value {
 				t.Errorf("%s is %q, want %q", field, got, value)

@@ -25,7 +25,7 @@ const events = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"RequestR
 // clusterSnapshot is a snapshot of the cluster of the log.
 const clusterSnapshot = `apiVersion: gatehouse.dev/v1alpha1
 kind: ClusterSnapshot
-cluster: {kubernetesVersion: v1.37.1}
+cluster: {kubernetesVersion: v1.37.2}
 items:
 - {apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {judged: "yes"}}}
 - apiVersion: admissionregistration.k8s.io/v1

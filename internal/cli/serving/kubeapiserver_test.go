@@ -169,7 +169,7 @@ func TestTheReleaseOfAFolder(t *testing.T) {
 		{name: "bin", known: true},
 		{name: "1.35.4-linux-amd64", want: "1.35", known: true},
 		{name: "v1.36.3-darwin-arm64", want: "1.36", known: true},
-		{name: "1.37.1-linux-amd64", want: "1.37", known: true},
+		{name: "1.37.2-linux-amd64", want: "1.37", known: true},
 		{name: "1.30.0-linux-amd64", want: "1.34"},
 		{name: "1.35.4-linux-amd64-mine", known: true},
 		{name: "1.35.5-linux-amd64", file: "1.36\n", want: "1.36", known: true},

@@ -30,7 +30,7 @@ func item(t *testing.T, text string) map[string]any {
 }
 
 func TestFilesAreReadAsTheyWereWritten(t *testing.T) {
-	s := &Cluster{APIVersion: APIVersion, Kind: Kind, Cluster: About{KubernetesVersion: "v1.37.1", ServiceRange: "10.0.0.0/24"},
+	s := &Cluster{APIVersion: APIVersion, Kind: Kind, Cluster: About{KubernetesVersion: "v1.37.2", ServiceRange: "10.0.0.0/24"},
 		Served: []Served{{APIVersion: "v1", Kinds: []string{"Pod"}}}, Unread: []Unread{{Resource: "secrets", Reason: "never"}},
 		Items: []map[string]any{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "c"}, "n": int64(3), "f": 0.5}}}
 	for _, name := range []string{"s.yaml", "s.json"} {

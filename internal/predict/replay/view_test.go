@@ -16,7 +16,7 @@ import (
 // reportOf returns a report with many groups and policies, whose texts come from a hostile recording.
 func reportOf(groups int) *Report {
 	const hostile = "\x1b[31mred\u202e\nnewline"
-	r := &Report{KubernetesVersion: "v1.37.1", Judged: 100_000, Input: requestlog.Count{
+	r := &Report{KubernetesVersion: "v1.37.2", Judged: 100_000, Input: requestlog.Count{
 		LeftOut: []requestlog.Reason{{Reason: "the kind \"" + hostile + "\"", Count: 2, First: "a" + hostile + ":1"}}, Problems: []string{hostile}}}
 	for i := range groups {
 		name := fmt.Sprintf("policy p%03d", i)

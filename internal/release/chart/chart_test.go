@@ -43,7 +43,7 @@ const (
 )
 
 // version is the Kubernetes version that the chart is rendered for.
-var version = chartutil.KubeVersion{Version: "v1.37.1", Major: "1", Minor: "37"}
+var version = chartutil.KubeVersion{Version: "v1.37.2", Major: "1", Minor: "37"}
 
 // objects are the objects of manifests, by kind and name.
 type objects map[string]*unstructured.Unstructured

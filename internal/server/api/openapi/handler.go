@@ -31,7 +31,7 @@ type Options struct {
 	Models *Models
 	// Endpoints are the endpoints of the built-in kinds.
 	Endpoints []*resources.Endpoint
-	// Version is the release that documents name, such as "v1.37.1".
+	// Version is the release that documents name, such as "v1.37.2".
 	Version string
 	// Custom documents custom resources; nil if there are none.
 	Custom Custom

@@ -14,7 +14,7 @@ import (
 )
 
 // The scenarios write a trace briefly: no times and no ID, so that two traces of the same events
-// have the same text. The traces for people are in internal/view.
+// have the same text. The traces for people are in internal/readers/view.
 
 // traceText has a line for each step, and below it one for each webhook.
 func traceText(t *trace.Trace) string {

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
-	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 )
 
 const (

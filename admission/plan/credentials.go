@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/gatehouse-dev/gatehouse/internal/credentials"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/credentials"
 )
 
 // withoutCredentials removes credentials of the request's objects from the texts of the plan.

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/deepcopy"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/credentials"
 )
 
 // MaxText bounds, in bytes, the part of a webhook's text or of an error in a Record.

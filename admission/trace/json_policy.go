@@ -3,7 +3,7 @@ package trace
 import (
 	"slices"
 
-	"github.com/gatehouse-dev/gatehouse/internal/credentials"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/credentials"
 )
 
 // JudgementRecord is the result of one admission policy for a request.

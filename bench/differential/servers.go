@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
-	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 )
 
 // lab starts the servers to compare.

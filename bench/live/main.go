@@ -36,7 +36,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
-	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/selfsigned"
 )
 
 // term includes the term of a session, and the delays of its guard and of a busy machine.

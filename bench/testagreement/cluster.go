@@ -31,8 +31,8 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
-	"github.com/gatehouse-dev/gatehouse/internal/manifests"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/suite"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 

@@ -35,8 +35,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/suite"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite"
 )
 
 func main() {

@@ -33,7 +33,7 @@ func main() {
 	defer stop()
 	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
 	page := flag.String("page", "results/versions.md", "`file` whose generated part is written")
-	fields := flag.String("fields", "../internal/emulation/fields.txt", "`file` with the fields in which releases differ, which is written")
+	fields := flag.String("fields", "../internal/kit/emulation/fields.txt", "`file` with the fields in which releases differ, which is written")
 	release := flag.String("release", "", "only compare Gatehouse as this `release` with -real, by requests of each field and function")
 	real := flag.String("real", "", "`program` of a real kube-apiserver of -release")
 	only := flag.Bool("only-fields", false, "write the fields only, and ask no server")

@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli"
 )
 
 func main() {

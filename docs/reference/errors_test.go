@@ -125,9 +125,9 @@ var elsewhere = map[string]string{
 	"internal/server/api/customresources/storage.go":     "a watch of a custom resource that changes: clients watch again by themselves",
 	"internal/server/reporting/explain/explain.go":       "an explanation with wrong fields or without a user, as any object",
 	"internal/server/reporting/explain/planning.go":      "ends the explained request inside the server; no client gets it",
-	"internal/predict/offline/files.go":                  "gatehouse explain reads files; no server answers it",
-	"internal/predict/offline/refused.go":                "gatehouse explain says what the server of a cluster would answer",
-	"internal/predict/offline/world.go":                  "gatehouse explain reads files; no server answers it",
+	"internal/commands/predict/offline/files.go":         "gatehouse explain reads files; no server answers it",
+	"internal/commands/predict/offline/refused.go":       "gatehouse explain says what the server of a cluster would answer",
+	"internal/commands/predict/offline/world.go":         "gatehouse explain reads files; no server answers it",
 	"internal/server/judging/params/reader.go":           "params that are not there; the policy's parameterNotFoundAction decides",
 	"internal/server/reporting/replicas/servers.go":      "what a server announces, when it is not there or does not fit its fields, as any object",
 	"internal/server/reporting/replicas/states.go":       "a registration state that is not there, as any object",
@@ -195,7 +195,7 @@ func TestTheReferenceHasTheErrorsOfGatehouse(t *testing.T) {
 func sources(t *testing.T) []string {
 	t.Helper()
 	var files []string
-	for _, dir := range []string{"admission", "internal/engine", "initialization", "internal/server", "internal/predict/offline"} {
+	for _, dir := range []string{"admission", "internal/engine", "initialization", "internal/server", "internal/commands/predict/offline"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(file string, d fs.DirEntry, err error) error {
 			if err == nil && path.Ext(file) == ".go" && !strings.HasSuffix(file, "_test.go") && !strings.HasSuffix(filepath.Dir(file), "test") {
 				rel, err := filepath.Rel(root, file)

@@ -3,76 +3,45 @@ package house
 import (
 	"os"
 	"os/exec"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// group is a row of groups.
+// group is a layer: a tree of packages, the trees that it imports, and the reason.
 type group struct {
 	tree    string
 	imports []string
 	why     string
 }
 
-// groups are the layers of the architecture from the top down: trees of packages, the groups that each imports,
-// and the reason. A package belongs to the row with the longest prefix of its path. A group imports only lower
-// groups.
-var groups = []group{
-	{"cmd", []string{"internal/cli"}, "main is the command line and nothing else"},
-	{"docs", nil, "tests compare the pages with the code"},
-	{"deploy", nil, "queries, and tests that ask a server for what they need"},
-	{"test", []string{"internal/cli", "internal/server", "internal/server/reporting", "internal/server/api", "internal/server/storage", "initialization", "admission"},
-		"tests see a server as clients do; the harness runs one as a process or inside the test; parts that tests of packages need stand apart"},
-	{"examples", []string{"initializer", "initialization", "admission"}, "what the authors of webhooks, initializers and API servers write, with public packages only"},
-	{"internal/cli", []string{"internal/cli/serving", "internal/cli/before", "internal/cli/after", "internal/cli/changing", "internal/cli/upkeep", "internal/cli/command", "internal"},
-		"the root of the commands, and the names that the program goes by; the doors do not import each other"},
-	{"internal/cli/serving", []string{"internal/cli/command", "internal/server", "internal/server/api", "plugins", "admission", "internal"},
-		"serve and kube-apiserver run a server, webhook serves the plugins without one"},
-	{"internal/cli/before", []string{"internal/cli/command", "internal/dev", "internal/predict", "internal/manifests", "internal/server", "internal/server/reporting", "internal/server/judging", "internal/lint", "internal/view", "plugins", "admission", "internal"},
-		"predict and find what is dangerous, in files and clusters; lint finds webhooks and versions as a server does"},
-	{"internal/cli/after", []string{"internal/cli/command", "internal/agent", "internal/auditlog", "internal/manifests", "internal/predict", "internal/server/reporting", "internal/console", "internal/view", "internal/blame", "admission", "initializer", "internal"},
-		"show what a server says it did, or its audit log, whose registrations may be in a snapshot"},
-	{"internal/cli/changing", []string{"internal/cli/command", "internal/predict", "internal/manifests", "internal/rollout", "internal/view", "admission", "internal"},
-		"judge what was recorded by a change, and make the change step by step"},
-	{"internal/cli/upkeep", []string{"internal/cli/command", "internal/server", "internal/server/reporting", "internal/server/storage", "internal/server/handling", "internal"},
-		"work on the data of a server, wait for the servers that use them, and look inside one"},
-	{"internal/cli/command", []string{"internal/predict", "internal/server/reporting", "internal/server/storage", "internal/view", "internal"},
-		"what commands share: flags, the cluster that is meant, whose snapshot says how it judges, traces, reports"},
-	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
-	{"initializer", nil, "works through the API, like any controller"},
+// groups are the layers of layers.txt, from the top down. The engine is one group in two trees: a public one for
+// embedders, and a private one.
+var groups = readGroups()
 
-	{"internal/agent", []string{"internal/auditlog", "internal/predict", "internal/lint", "internal/server/reporting", "internal/server/api", "internal/server/controllers", "initialization", "admission", "internal"},
-		"traces of audit events, served as a server serves its own; a line of a log has the bound of a recording; what lint and an audit find, by whoever holds a Lease"},
-	{"internal/auditlog", []string{"internal/predict", "admission"}, "events become traces of the engine; a plan derives what they lack"},
-	{"internal/dev", []string{"internal/predict", "internal/manifests", "internal/server", "admission", "internal"},
-		"a stage that others reach, with the objects of a project; a question to a program is a review of the engine"},
-	{"internal/predict", []string{"internal/manifests", "internal/server", "internal/server/api", "internal/server/reporting", "internal/lint", "internal/view", "plugins", "admission", "internal"},
-		"plans, findings and verdicts without a cluster: by the engine, by the kinds that the server has, by what its explanations say, and by a server of its own"},
-	{"internal/rollout", []string{"internal/server/reporting", "internal/lint", "admission", "internal"}, "what a server says of soft registrations, and what one becomes"},
-	{"internal/server", []string{"internal/server/reporting", "internal/server/judging", "internal/server/api", "internal/server/controllers", "internal/server/storage", "internal/server/handling", "internal/console", "initialization", "admission", "internal"},
-		"the one place that knows all parts puts them together"},
-	{"internal/server/reporting", []string{"internal/server/judging", "internal/server/api", "internal/lint", "admission", "internal"}, "what people see of admission: traces, states, problems, explanations, events, metrics"},
-	{"internal/server/judging", []string{"internal/server/api", "internal/server/controllers", "internal/server/storage", "internal/server/handling", "plugins", "internal/manifests", "admission", "internal"}, "what requests are judged by: registrations, params, files, and what they cost"},
-	{"internal/server/api", []string{"internal/server/controllers", "internal/server/storage", "internal/server/handling", "initialization", "admission", "internal"},
-		"kinds become resources, and their series go with them; a late informer is one that a controller of APIServices can use"},
-	{"internal/server/controllers", []string{"internal/server/storage", "internal/server/handling", "admission", "internal"}, "work through the API, one server's at a time"},
-	{"internal/server/storage", []string{"internal/server/handling", "internal"}, "etcd; a request that waits for a watch cache gives its place back"},
-	{"internal/server/handling", []string{"internal"}, "what a request goes through before and after it is judged"},
-	{"plugins", []string{"admission", "internal"}, "the compiled-in plugins of kube-apiserver, among those of the engine"},
-	{"initialization", []string{"admission"}, "uninitialized objects, for this server and for those that embed the engine"},
-	{"internal/manifests", []string{"admission", "internal"}, "files with objects; plans name registrations in them"},
-	{"internal/console", []string{"internal/blame", "internal/view", "internal/lint", "admission", "internal"}, "a page in the browser: draws what its viewers have read, and finds what is dangerous in it"},
-	{"internal/blame", []string{"admission", "internal"}, "who set which fields, by traces, which do not show credentials"},
-	{"internal/view", []string{"admission", "internal"}, "what people see of traces, plans and findings, for terminals, for files and for the console"},
-	{"internal/lint", []string{"admission", "internal"}, "rules read a snapshot, and ask for the plan of requests that a cluster makes"},
-	{"admission", []string{"internal"}, "the engine: it needs nothing of the server; how files are read, and what is a credential, is the same everywhere"},
-	{"internal", nil, "small tools that know nothing of admission"},
+func readGroups() (all []group) {
+	data, err := os.ReadFile("layers.txt")
+	if err != nil {
+		panic(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		text := strings.TrimSpace(line)
+		switch {
+		case text == "" || strings.HasPrefix(line, "#"):
+		case !strings.HasPrefix(line, "\t"):
+			all = append(all, group{tree: text})
+		case strings.HasPrefix(text, "#"):
+			all[len(all)-1].why = strings.TrimSpace(text[1:])
+		default:
+			all[len(all)-1].imports = strings.Fields(text)
+		}
+	}
+	return all
 }
 
-// inEngine reports whether a package is part of the engine. The engine is one group in two trees: a public one
-// for embedders, and a private one.
+// inEngine reports whether a package is part of the engine.
 func inEngine(pkg string) bool { return in(pkg, "admission") || in(pkg, "internal/engine") }
 
 // groupOf returns the row of a package, -1 for none.
@@ -106,7 +75,7 @@ func TestImportsPointDown(t *testing.T) {
 	for _, pkg := range sorted(found) {
 		own := groupOf(pkg)
 		if own < 0 {
-			t.Errorf("groups: package %s is in no group; move it into one, or add a row with the reason", pkg)
+			t.Errorf("layers.txt: package %s is in no group; move it into one, or add a layer with the reason", pkg)
 			continue
 		}
 		if used[own] == nil {
@@ -127,7 +96,7 @@ func TestImportsPointDown(t *testing.T) {
 						t.Errorf("%s imports %s, which stands above it in the picture of ARCHITECTURE.md", file.path, target)
 					}
 				case !slices.Contains(groups[own].imports, groups[other].tree):
-					t.Errorf("%s imports %s: groups does not allow %s to import %s; add it to the row with the reason, or do without", file.path, target, groups[own].tree, groups[other].tree)
+					t.Errorf("%s imports %s: layers.txt does not allow %s to import %s; add it to the layer with the reason, or do without", file.path, target, groups[own].tree, groups[other].tree)
 				default:
 					used[own][groups[other].tree] = true
 				}
@@ -136,17 +105,17 @@ func TestImportsPointDown(t *testing.T) {
 	}
 	for i, g := range groups {
 		if g.why == "" {
-			t.Errorf("groups: %s has no reason", g.tree)
+			t.Errorf("layers.txt: %s has no reason", g.tree)
 		}
 		if used[i] == nil {
-			t.Errorf("groups: there is no package in %s; remove its row", g.tree)
+			t.Errorf("layers.txt: there is no package in %s; remove the layer", g.tree)
 		}
 		for _, allowed := range g.imports {
 			if !used[i][allowed] {
-				t.Errorf("groups: %s no longer imports %s; remove it from the row", g.tree, allowed)
+				t.Errorf("layers.txt: %s no longer imports %s; remove it there", g.tree, allowed)
 			}
 			if j := slices.IndexFunc(groups, func(o group) bool { return o.tree == allowed }); j <= i {
-				t.Errorf("groups: %s stands above %s or is not listed, so %[2]s cannot import it", allowed, g.tree)
+				t.Errorf("layers.txt: %s stands above %s or is not listed, so %[2]s cannot import it", allowed, g.tree)
 			}
 		}
 	}
@@ -163,7 +132,7 @@ func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
 				target, ok := strings.CutPrefix(imported, modulePath+"/")
 				switch {
 				case !ok:
-				case inEngine(pkg) && !inEngine(target) && !slices.Contains([]string{"internal/files", "internal/credentials"}, target) && !(file.test() && target == "test/hooktest"):
+				case inEngine(pkg) && !inEngine(target) && !slices.Contains([]string{"internal/kit/files", "internal/kit/credentials"}, target) && !(file.test() && target == "test/hooktest"):
 					t.Errorf("%s imports %s: the engine is used without the server", file.path, target)
 				case in(pkg, "examples") && !slices.Contains([]string{"admission", "admission/announce", "admission/snapshot", "internal/server", "initialization", "initializer", "gatehousetest"}, target) && !in(target, example(pkg)):
 					t.Errorf("%s imports %s: examples use the public packages admission, admission/announce, admission/snapshot, server, initialization, initializer and gatehousetest only", file.path, target)
@@ -221,6 +190,57 @@ func TestOnlyTheTraceCountsAndLogs(t *testing.T) {
 	}
 }
 
+// room returns the part of the tree that a package belongs to: a folder of internal, or another folder of the root.
+func room(pkg string) string {
+	if inEngine(pkg) {
+		return "admission"
+	}
+	parts := strings.Split(pkg, "/")
+	if parts[0] == "internal" && len(parts) > 1 {
+		return parts[0] + "/" + parts[1]
+	}
+	return parts[0]
+}
+
+// A newcomer sees few rooms, and no room imports a room that imports it.
+func TestTheTreeHasFewRooms(t *testing.T) {
+	t.Chdir(root)
+	found := packages(t)
+	arrows := map[string]map[string]bool{}
+	for pkg, files := range found {
+		for _, file := range files {
+			if file.test() || path.Base(file.path) == "doc.go" {
+				continue
+			}
+			from := room(pkg)
+			if arrows[from] == nil {
+				arrows[from] = map[string]bool{}
+			}
+			for _, imported := range file.imports {
+				if target, ok := strings.CutPrefix(imported, modulePath+"/"); ok && room(target) != from {
+					arrows[from][room(target)] = true
+				}
+			}
+		}
+	}
+	count := 0
+	for _, from := range sorted(arrows) {
+		count += len(arrows[from])
+		t.Logf("%s imports %s", from, strings.Join(sorted(arrows[from]), ", "))
+		for to := range arrows[from] {
+			if arrows[to][from] {
+				t.Errorf("%s and %s import each other", from, to)
+			}
+		}
+	}
+	t.Logf("%d rooms, %d arrows", len(arrows), count)
+	if len(arrows) > maxRooms || count > maxArrows {
+		t.Errorf("%d rooms and %d arrows, want at most %d and %d", len(arrows), count, maxRooms, maxArrows)
+	}
+}
+
+const maxRooms, maxArrows = 13, 30
+
 // example is the folder of the example that a package belongs to.
 func example(pkg string) string {
 	parts := strings.SplitN(pkg, "/", 3)
@@ -240,8 +260,8 @@ var forbidden = []struct {
 	{"k8s.io/apiserver/pkg/admission/plugin/policy", nil, "it is built on the webhook packages; the engine stands on its own"},
 	{"k8s.io/apiserver/pkg/admission/configuration", nil, "how registrations are read and kept fresh is admission/snapshot"},
 	{"k8s.io/apiserver/pkg/util/webhook", nil, "how a webhook is reached is admission/call, with other rules for redirects and retries"},
-	{"k8s.io/kubernetes", []string{"internal/server", "internal/predict", "plugins", "test/catalogtest"}, "who embeds the engine must not get all of Kubernetes"},
-	{"go.etcd.io/etcd", []string{"internal/server", "initialization", "examples/aggregated", "test", "internal/cli"}, "the engine and the tools read through the API; who stores objects needs an etcd"},
+	{"k8s.io/kubernetes", []string{"internal/server", "internal/commands/predict", "plugins", "test/catalogtest"}, "who embeds the engine must not get all of Kubernetes"},
+	{"go.etcd.io/etcd", []string{"internal/server", "initialization", "examples/aggregated", "test", "internal/commands/cli"}, "the engine and the tools read through the API; who stores objects needs an etcd"},
 }
 
 func TestForbiddenPackagesAreNotImported(t *testing.T) {
@@ -375,7 +395,7 @@ var sentence = regexp.MustCompile("[\"`][^\"`\\n]*(the request goes on|would cha
 
 // Traces and plans have methods for rejections, changes and violations that were not enforced. Only
 // admission/trace, admission/plan and the engine, which writes traces, loop over the records themselves. Texts
-// for people about them are in internal/view, with the same words everywhere; the engine's own texts are for
+// for people about them are in internal/readers/view, with the same words everywhere; the engine's own texts are for
 // errors and logs. gatehousetest has its own form of traces.
 func TestNobodyElseWalksOverTraces(t *testing.T) {
 	t.Chdir(root)
@@ -385,7 +405,7 @@ func TestNobodyElseWalksOverTraces(t *testing.T) {
 		instead string
 	}{
 		{walkOver, []string{"admission/trace/", "admission/plan/", "internal/engine/dispatch/", "gatehousetest/"}, "ask the record or the plan (admission/trace/acts.go), or add the question there"},
-		{sentence, []string{"admission/", "internal/view/", "gatehousetest/", "bench/", "test/", "examples/"}, "say it in internal/view, and draw that"},
+		{sentence, []string{"admission/", "internal/readers/view/", "gatehousetest/", "bench/", "test/", "examples/"}, "say it in internal/readers/view, and draw that"},
 	} {
 		n := 0
 		walk(t, func(file string) {

@@ -26,9 +26,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/initialization"
-	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
-	"github.com/gatehouse-dev/gatehouse/internal/series"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/series"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
@@ -45,7 +46,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/staleseries"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // admitter is the server's admission: the engine, the active registrations, and the chain of

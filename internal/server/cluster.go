@@ -24,8 +24,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/internal/emulation"
-	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"

@@ -30,7 +30,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/initialization"
-	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/builtin"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"

@@ -20,8 +20,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
-	"github.com/gatehouse-dev/gatehouse/internal/console"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+	"github.com/gatehouse-dev/gatehouse/internal/server/console"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/filters"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
@@ -30,7 +31,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/spans"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 const (

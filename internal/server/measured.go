@@ -14,8 +14,8 @@ import (
 	componentmetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // measured is the etcd that /metrics is about: the etcd of the server that started last in this

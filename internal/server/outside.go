@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/bounds"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/bounds"
 )
 
 // profileTime bounds how long a profile of the server takes.

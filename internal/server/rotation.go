@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
 
-	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/tokens"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"

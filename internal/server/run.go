@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/connections"
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // shutdownTimeout bounds how long connections may delay the end of a server. Requests have a time

@@ -31,8 +31,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
-	"github.com/gatehouse-dev/gatehouse/internal/bounds"
-	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/bounds"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/certificates"

@@ -13,11 +13,11 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/bootstrap"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // assembly is the last phase: a server with all its parts in place, not yet serving.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 
-	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 )
 
 // certificate is the serving certificate, with the authority that verifies it.

@@ -21,7 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )

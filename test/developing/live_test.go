@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 

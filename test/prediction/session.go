@@ -24,7 +24,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
-	"github.com/gatehouse-dev/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
 

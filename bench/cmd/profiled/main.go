@@ -18,7 +18,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli"
 )
 
 func main() {

@@ -21,12 +21,12 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/election"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lazyinformer"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // Options are the inputs of Controllers. Selection, Election, Fences, FakeNodes, Rejections and

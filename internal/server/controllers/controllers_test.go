@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 )
 
 // S22.28: a controller that panics ends alone, whether it is being made or runs. The others are made

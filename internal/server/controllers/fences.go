@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 )
 
 // fencesPage is how many fences are read at a time.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/internal/nearest"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/nearest"
 )
 
 const (

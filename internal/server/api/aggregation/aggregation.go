@@ -24,10 +24,10 @@ import (
 	apiregistrationinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
-	"github.com/gatehouse-dev/gatehouse/internal/series"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/series"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // Options are the inputs of an Aggregator. All except Dial and Gone must be set.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controlplane/controller/clusterauthenticationtrust"
 
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 )
 
 // authenticationInfo is the ConfigMap in kube-system where servers built on k8s.io/apiserver

@@ -49,7 +49,7 @@ import (
 	svmrest "k8s.io/kubernetes/pkg/registry/storagemigration/rest"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
-	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 )
 
 // Options are the settings and the parts of the server that the kinds need.

@@ -4,7 +4,7 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/component-base/compatibility"
 
-	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 )
 
 // effectiveVersion is the release that the server behaves as. The implementation in

@@ -32,10 +32,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
-	"github.com/gatehouse-dev/gatehouse/internal/series"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/series"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // resync is how often every CRD is checked again, to finish finalizations that failed.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/admissionregistration/validation"
 
 	admissionregistration "github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 )
 
 // strategy creates and updates all kinds here.

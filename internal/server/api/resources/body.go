@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	"github.com/gatehouse-dev/gatehouse/internal/aliases"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/aliases"
 )
 
 // refuses returns the error for a write whose body cannot be read; nil if it can be read. The error is

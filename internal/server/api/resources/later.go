@@ -22,7 +22,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 )
 
 // Later handles fields in requests that the emulated release does not have (S26.13).

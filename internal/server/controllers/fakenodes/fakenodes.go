@@ -34,7 +34,7 @@ import (
 	nodeutil "k8s.io/kubernetes/pkg/util/node"
 	"k8s.io/kubernetes/pkg/util/taints"
 
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 )
 
 // Options are the inputs of Nodes. All must be set.

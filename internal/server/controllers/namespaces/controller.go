@@ -10,7 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	certutil "k8s.io/client-go/util/cert"
 
-	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 )
 
 // Phase is a step of a Rotation. Each server applies a phase before the next one begins.

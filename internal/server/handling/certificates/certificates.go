@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/util/filesystem"
 	"k8s.io/klog/v2"
 
-	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 )
 
 const (

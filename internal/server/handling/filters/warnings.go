@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apiserver/pkg/warning"
 
-	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 )
 
 // restated rewrites warnings to the texts of the emulated release, and drops warnings that the

@@ -26,7 +26,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
-	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 )
 
 // scheme has only the kinds that files may have, like upstream's scheme, so that errors of decoding

@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
-	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 )
 
 const (

@@ -30,7 +30,7 @@ import (
 
 	engine "github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
-	"github.com/gatehouse-dev/gatehouse/internal/credentials"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/credentials"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
-	"github.com/gatehouse-dev/gatehouse/internal/series"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/series"
 )
 
 // name is the value of a label of metrics: the name of a webhook, of a policy, or of a binding. A

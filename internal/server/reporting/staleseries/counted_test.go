@@ -15,7 +15,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
-	"github.com/gatehouse-dev/gatehouse/internal/series"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/series"
 )
 
 // S22.24: the series of a binding that is gone, or that binds another policy now, are dropped; the

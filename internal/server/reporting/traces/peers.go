@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // maxBehind is how many events a watcher may be behind. The traces for a watcher that is behind

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/scratch"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )

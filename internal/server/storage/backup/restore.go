@@ -14,7 +14,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/gatehouse-dev/gatehouse/internal/scratch"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"

@@ -16,7 +16,7 @@ import (
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 )

@@ -32,7 +32,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/klog/v2"
 
-	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 )
 
 const (

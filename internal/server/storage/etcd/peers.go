@@ -16,7 +16,7 @@ import (
 
 	certutil "k8s.io/client-go/util/cert"
 
-	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 )
 
 // askPeer bounds how long another member may take to answer.

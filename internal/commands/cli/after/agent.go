@@ -1,0 +1,210 @@
+package after
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/gatehouse-dev/gatehouse/internal/commands/agent"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/agent/watch"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/prelude"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
+)
+
+type agentOptions struct {
+	agent.Options
+	log     command.Logging
+	service string
+	// webhook is the address for the kubeconfig to print. apiService and rbac print manifests.
+	webhook          string
+	apiService, rbac bool
+	// lint and audited enable the checks of the cluster: lint runs the lint rules, and audited lists the
+	// audited resources.
+	lint    bool
+	audited []string
+	release command.Release
+}
+
+// NewAgent returns the command gatehouse agent.
+func NewAgent(streams command.Streams) *cobra.Command {
+	o := &agentOptions{log: command.NewLogging()}
+	cmd := &cobra.Command{
+		Use:   "agent --credentials DIR",
+		Short: "Serve traces of a cluster with a kube-apiserver",
+		Long: `Take the audit events of a cluster with a kube-apiserver, and serve the traces
+of its latest writes through that cluster, so that 'gatehouse trace', 'gatehouse
+blame' and kubectl show them as those of a Gatehouse server. Who may read which
+traces is what the roles of the cluster say about admissiontraces.gatehouse.dev.
+
+The API server sends events to the agent with the credential of the kubeconfig
+that --webhook-kubeconfig prints; events of anybody else are refused. Or the
+agent follows a log file that the API server writes. The agent judges no
+requests: the cluster goes on without it. It keeps traces in memory.
+
+It also looks for what is dangerous in the webhooks and policies of the cluster,
+as 'gatehouse lint --connect' does, when they change and once an hour. With
+--audit-objects, it finds the objects that break the policies of the cluster, as
+'gatehouse audit' does. The findings are events, metrics, and OpenReports or
+PolicyReports if the cluster has these. Of several agents, one does this.
+
+deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
+		Example: `  # make the credentials, and the file for --audit-webhook-config-file
+  gatehouse agent --credentials agent --webhook-kubeconfig 10.96.7.7:443 > webhook.yaml
+
+  # have the cluster pass requests for traces on to the agent
+  gatehouse agent --credentials agent --apiservice | kubectl apply -f -
+
+  # run it outside of the cluster, on the node of the API server
+  gatehouse agent --credentials agent --kubeconfig admin.conf --follow audit.log`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			service, err := agent.ParseService(o.service)
+			if err != nil {
+				return command.Usagef("--service %v", err)
+			}
+			o.Service = service
+			switch {
+			case slices.Contains(o.audited, "secrets"):
+				return command.Usagef("--audit-objects secrets: secrets are never read")
+			case o.rbac:
+				more, err := watch.RBAC(service.Namespace, service.Name, o.lint, o.audited)
+				if err == nil {
+					_, err = io.WriteString(streams.Out, agent.RBAC(service)+more)
+				}
+				return err
+			case o.Credentials == "":
+				return command.Usagef("name the directory of the credentials with --credentials: it is made if it is missing")
+			case o.Port < 0 || o.Port > 65535:
+				return command.Usagef("--secure-port %d is not a port", o.Port)
+			case o.TraceBytes < 1<<20:
+				return command.Usagef("--trace-bytes must be 1048576 (1 MiB) or more")
+			}
+			made, err := agent.EnsureCredentials(o.Credentials, service)
+			if err != nil {
+				return fmt.Errorf("--credentials: %w", err)
+			}
+			if made {
+				terminal.Fprintf(streams.Err, "Made a certificate for the service %s and a token for the API server in %s.\n", o.service, o.Credentials)
+			}
+			if o.webhook != "" || o.apiService {
+				return o.print(streams.Out, service)
+			}
+			return o.run(cmd.Context(), streams)
+		},
+	}
+	command.AddSection(cmd, "Cluster", func(f *pflag.FlagSet) {
+		f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster, which says who may read traces (default that of the pod)")
+	})
+	command.AddSection(cmd, "Audit events", func(f *pflag.FlagSet) {
+		f.StringArrayVar(&o.Follow, "follow", nil, "`path` of an audit log that is followed, with rotation; may be repeated")
+		f.IntVar(&o.TraceBytes, "trace-bytes", 32<<20, "memory for traces, in bytes; the oldest ones go first")
+	})
+	command.AddSection(cmd, "Findings", func(f *pflag.FlagSet) {
+		f.BoolVar(&o.lint, "lint", true, "look for what is dangerous in the webhooks and policies of the cluster")
+		f.StringSliceVar(&o.audited, "audit-objects", nil, "find objects of this `resource` that break the policies of the cluster, such as pods or deployments.apps; may be repeated")
+	})
+	command.AddSection(cmd, "Serving", func(f *pflag.FlagSet) {
+		f.StringVar(&o.BindAddress, "bind-address", "0.0.0.0", "IP address to listen on")
+		f.IntVar(&o.Port, "secure-port", 8443, "port to listen on; 0 means any free port")
+		f.StringVar(&o.Credentials, "credentials", "", "`directory` with the certificate and the token of the API server; it is made if it is missing")
+		f.StringVar(&o.service, "service", "gatehouse-agent/gatehouse-agent", "service in front of the agent, as NAMESPACE/NAME, whose name is in the certificate")
+		f.StringArrayVar(&o.Peers, "peer", nil, "`address` of other replicas, HOST:PORT, to which events are passed on so that each has all traces; may be repeated")
+		f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 0, "how long it serves after the signal to end, until others know that it ends")
+	})
+	command.AddSection(cmd, "Print, and do nothing else", func(f *pflag.FlagSet) {
+		f.StringVar(&o.webhook, "webhook-kubeconfig", "", "print the file for --audit-webhook-config-file of kube-apiserver, which reaches the agent at this `address`, HOST:PORT")
+		f.BoolVar(&o.apiService, "apiservice", false, "print the APIService by which the cluster passes requests for traces on to the agent")
+		f.BoolVar(&o.rbac, "rbac", false, "print the rights that the agent needs, as manifests")
+	})
+	command.AddSection(cmd, "Log", func(f *pflag.FlagSet) {
+		o.log.AddFlags(f, "log verbosity: 0 logs warnings and errors; higher numbers log more")
+	})
+	return cmd
+}
+
+func (o *agentOptions) print(out io.Writer, service agent.Service) error {
+	if o.webhook != "" && o.apiService {
+		return command.Usagef("--webhook-kubeconfig and --apiservice print two files: leave out one")
+	}
+	if o.apiService {
+		text, err := agent.APIService(o.Credentials, service)
+		if err == nil {
+			_, err = io.WriteString(out, text)
+		}
+		return err
+	}
+	data, err := agent.WebhookKubeconfig(o.Credentials, o.webhook, service)
+	if err != nil {
+		return command.Usagef("--webhook-kubeconfig %v", err)
+	}
+	_, err = terminal.Exact(out).Write(data)
+	return err
+}
+
+func (o *agentOptions) run(ctx context.Context, streams command.Streams) error {
+	if err := o.log.Start(ctx, o.log.Writer(streams.Err)); err != nil {
+		return err
+	}
+	if _, err := rest.InClusterConfig(); o.Kubeconfig == "" && errors.Is(err, rest.ErrNotInCluster) {
+		return errors.New("the agent does not run in a pod: name its cluster with --kubeconfig")
+	}
+	if o.lint || len(o.audited) > 0 {
+		if err := o.watch(); err != nil {
+			return err
+		}
+	}
+	// Most of the heap is long-lived traces, so it is collected at a smaller growth.
+	prelude.SetCollectAt(60)
+	a, err := agent.New(o.Options)
+	if err != nil {
+		return err
+	}
+	return a.Run(ctx, func() {
+		terminal.Fprintf(streams.Out, "gatehouse agent is ready at https://%s\n", net.JoinHostPort(o.BindAddress, strconv.Itoa(a.Port())))
+	})
+}
+
+// watch configures the checks of the cluster, and makes this process emulate the cluster's release.
+func (o *agentOptions) watch() error {
+	config, err := rest.InClusterConfig()
+	if o.Kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	}
+	if err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	if err := o.release.ChooseFor(config); err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	options := watch.Options{Config: config, Namespace: o.Service.Namespace, Identity: host + "_" + rand.Text()[:8], Lint: o.lint}
+	if len(o.audited) > 0 {
+		program, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		options.Audit = watch.AuditBy(program, o.Kubeconfig, o.audited)
+	}
+	w, err := watch.New(options)
+	if err == nil {
+		if o.Watch = w.Run; o.lint {
+			o.Derive = w.Derive
+		}
+	}
+	return err
+}

@@ -1,0 +1,563 @@
+package before
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/dev"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/temporary"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/view"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+)
+
+type devOptions struct {
+	dev.Options
+	output         string
+	init, language string
+	log            command.Logging
+	// live makes a cluster call the program, at place.
+	live, rbac bool
+	cluster    *command.Cluster
+	namespaces []string
+	place      temporary.Place
+	// guard is the ID of the session that this process cleans up after.
+	guard string
+}
+
+// guardFlag makes a process the guard of a session with a cluster.
+const guardFlag = "guard"
+
+// NewDev returns the command gatehouse dev.
+func NewDev(streams command.Streams) *cobra.Command {
+	o := &devOptions{log: command.NewLogging(), cluster: &command.Cluster{Flags: genericclioptions.NewConfigFlags(true)}}
+	cmd := &cobra.Command{
+		Use:   "dev [flags] -- COMMAND [ARGUMENTS]",
+		Short: "Run the program of a webhook, and a server that calls it",
+		Long: `Run the program of a webhook or an operator on this machine, with a server that
+calls it, and show what it does to each request.
+
+The command starts a server in its own process and applies manifests. The
+service of their registrations becomes the local program: the command makes a
+certificate, fills every caBundle, and starts COMMAND with KUBECONFIG, TMPDIR,
+CERT_DIR and PORT in its environment. The certificate is where
+controller-runtime looks for it. Of COMMAND, ${PORT}, ${CERT_DIR} and
+${KUBECONFIG} are replaced.
+
+When a file changes, the program is built and started again; the old one serves
+until the new one is built, and requests wait while they change places.
+Manifests that change are applied again. Keys of the terminal: r restarts, e
+explains the last rejected request. Ctrl-C ends everything, and nothing is left
+behind.
+
+With --live, a cluster that reaches this machine calls COMMAND instead, for the
+requests of your own user alone, or those in the namespaces of --namespace: but
+for Secrets, conversions, and requests that show no time, such as deletions. The
+registrations of the service get a match condition that spares these requests,
+and each gets another one next to it. Both end by themselves 8 seconds after
+they were renewed last, and go when the command ends. Manifests are not applied.`,
+		Example: `  # a new webhook: make it, and run it
+  gatehouse dev --init hook
+  cd hook && gatehouse dev -f webhook.yaml -- go run .
+
+  # a project of kubebuilder
+  gatehouse dev -k config/default -- go run ./cmd
+
+  # a Helm chart, and a program that is not written in Go
+  helm template ./chart | gatehouse dev -f - --webhook-port 8443 \
+    --watch '*.py' -- python3 webhook.py
+
+  # your own requests to a cluster, which reaches this machine at 192.0.2.7
+  gatehouse dev --live --service shop/webhook --bind-address 192.0.2.7 -- go run ./cmd`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			at := cmd.ArgsLenAtDash()
+			switch {
+			case o.init != "" && len(args) > 0:
+				return command.Usagef("--init makes a folder and runs nothing: leave out %q", args[0])
+			case o.init != "" || o.rbac || o.guard != "":
+				return nil
+			case at < 0 && len(args) == 0 || at == len(args):
+				return command.Usagef("name the program after --: gatehouse dev -f FILE -- COMMAND")
+			case at != 0:
+				return command.Usagef("write -- before the program: gatehouse dev -f FILE -- %s", args[max(at, 0)])
+			}
+			o.Command = args
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case o.guard != "":
+				return o.cluster.Stand(streams, "'gatehouse dev' ended without taking its registrations out of the cluster; that was done",
+					func(ctx context.Context, config *rest.Config) error {
+						return dev.Leave(ctx, config, o.guard, temporary.GuardSettled)
+					})
+			case o.init != "":
+				return o.make(streams.Out)
+			case o.rbac:
+				return printRBAC(streams.Out, "gatehouse-dev", "# What \"gatehouse dev --live\" does in a cluster, besides what its program does.\n", dev.LiveRules())
+			}
+			if err := o.checkLive(cmd.Flags()); err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("lang") {
+				return command.Usagef("--lang needs --init")
+			}
+			if o.Port < 0 || o.Port > 65535 {
+				return command.Usagef("--webhook-port %d is not a port", o.Port)
+			}
+			if o.FakeNodes < 0 {
+				return command.Usagef("--fake-nodes %d must not be negative", o.FakeNodes)
+			}
+			return o.run(cmd.Context(), streams)
+		},
+	}
+	command.AddSection(cmd, "Server", func(f *pflag.FlagSet) {
+		f.StringArrayVarP(&o.Paths, "filename", "f", nil, "`path` of manifests: a file, a directory or -, which is standard input; may be repeated")
+		f.StringArrayVarP(&o.Kustomizations, "kustomize", "k", nil, "`directory` of a kustomization; may be repeated")
+		f.IntVar(&o.FakeNodes, "fake-nodes", 0, "number of nodes that are only objects; with them, what makes pods is applied, too")
+		f.StringVar(&o.DataDir, "data-dir", "", "`directory` that keeps the objects (default a temporary one)")
+		f.StringVar(&o.KubeconfigOut, "kubeconfig-out", "", "`file` for the administrator's kubeconfig, in addition; it is removed at the end")
+	})
+	command.AddSection(cmd, "Program", func(f *pflag.FlagSet) {
+		f.StringVar(&o.Service, "service", "", "service that stands for the program, as `NAMESPACE/NAME` (default that of the registrations)")
+		f.IntVar(&o.Port, "webhook-port", 0, "port that the program listens on (default what the manifests say, or 9443)")
+		f.StringArrayVar(&o.Watch, "watch", nil, "`pattern` of files whose change restarts the program, as in a .gitignore; may be repeated (default the Go files of the module)")
+		f.StringVar(&o.Build, "build", "", "shell `command` that builds the program (default nothing; 'go run PACKAGE' is built by this command)")
+	})
+	command.AddSection(cmd, "A cluster instead of a server", func(f *pflag.FlagSet) {
+		f.BoolVar(&o.live, "live", false, "have a cluster call the program for your own requests")
+		f.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "`namespaces` whose requests the program judges, of all users (default your own requests)")
+		f.StringVar(o.cluster.Flags.KubeConfig, "kubeconfig", "", "kubeconfig of the cluster (default as for 'gatehouse kubectl')")
+		f.StringVar(o.cluster.Flags.Context, "context", "", "context in the kubeconfig")
+		f.StringVar(&o.place.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on for the cluster")
+		f.IntVar(&o.place.Port, "secure-port", 0, "port to listen on for the cluster; 0 means any free port")
+		f.StringVar(&o.place.URL, "url", "", "URL at which the cluster reaches this command (default that of --bind-address and --secure-port)")
+		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that --live needs, and do nothing else")
+		f.StringVar(&o.guard, guardFlag, "", "")
+		f.Lookup(guardFlag).Hidden = true
+	})
+	command.AddSection(cmd, "A new webhook", func(f *pflag.FlagSet) {
+		f.StringVar(&o.init, "init", "", "make a `directory` with a webhook that works, its registration and its tests, and run nothing")
+		command.Choose(f, &o.language, "lang", "", dev.Languages[0], "language of --init", dev.Languages...)
+	})
+	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
+		command.Choose(f, &o.output, "output", "o", "text", "text, or jsonl: the trace of each judged request on a line", "text", "jsonl")
+		o.log.AddFlags(f, "verbosity: 2 and more also log what the server does")
+	})
+	return cmd
+}
+
+// checkLive rejects flags that need --live, and flags of a local server together with --live.
+func (o *devOptions) checkLive(f *pflag.FlagSet) error {
+	if !o.live {
+		for _, name := range []string{"namespace", "kubeconfig", "context", "bind-address", "secure-port", "url"} {
+			if f.Changed(name) {
+				return command.Usagef("--%s needs --live", name)
+			}
+		}
+		return nil
+	}
+	for _, name := range []string{"fake-nodes", "data-dir", "kubeconfig-out"} {
+		if f.Changed(name) {
+			return command.Usagef("--%s is for a server of this command, and not for the cluster of --live", name)
+		}
+	}
+	return nil
+}
+
+// openLive opens the cluster. The program gets a kubeconfig with this cluster only.
+func (o *devOptions) openLive(show func(*trace.Record)) (*dev.Live, error) {
+	config, err := o.cluster.Open()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := o.cluster.Flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if name := *o.cluster.Flags.Context; name != "" {
+		raw.CurrentContext = name
+	}
+	if err := errors.Join(clientcmdapi.MinifyConfig(&raw), clientcmdapi.FlattenConfig(&raw)); err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	kubeconfig, err := clientcmd.Write(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &dev.Live{Cluster: config, Kubeconfig: kubeconfig, Namespaces: o.namespaces, Place: o.place, Show: show,
+		Guard: func(id string) (func(), error) {
+			return temporary.Post(append([]string{"dev", "--" + guardFlag + "=" + id}, o.cluster.Arguments()...)...)
+		},
+	}, nil
+}
+
+// make writes the folder of --init and prints the next commands.
+func (o *devOptions) make(out io.Writer) error {
+	files, run, err := dev.Init(o.init, o.language)
+	if err != nil {
+		return fmt.Errorf("--init: %w", err)
+	}
+	terminal.Fprintf(out, "Made %s.\n\nRun it, and let it judge a pod from another terminal:\n", strings.Join(files, ", "))
+	terminal.Fprintf(out, "  cd %s && gatehouse dev -f webhook.yaml --kubeconfig-out kubeconfig %s\n", shellWord(o.init), run)
+	_, err = terminal.Fprintf(out, "  gatehouse kubectl --kubeconfig %s/kubeconfig run web --image=nginx\n", shellWord(o.init))
+	return err
+}
+
+// shown prints the events of a session.
+type shown struct {
+	streams command.Streams
+	output  string
+	// notes receives sentences: Out, or Err when Out has JSON.
+	notes io.Writer
+
+	mu sync.Mutex
+	// rejected is the last rejected request.
+	rejected *trace.Record
+	// last is the text of the last line, and again the number of equal requests since, which were not printed.
+	// The timer prints that number after wait, which grows while the repetition continues.
+	last  string
+	again int
+	timer *time.Timer
+	wait  time.Duration
+}
+
+func (o *devOptions) run(ctx context.Context, streams command.Streams) error {
+	if err := o.log.StartFromTwo(ctx, streams.Err); err != nil {
+		return err
+	}
+	s := &shown{streams: streams, output: o.output, notes: streams.Out}
+	if o.output == "jsonl" {
+		s.notes = streams.Err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel(nil)
+	if o.live {
+		var err error
+		if o.Live, err = o.openLive(func(r *trace.Record) {
+			if err := s.show(r, &v1alpha1.AdmissionTrace{
+				TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "AdmissionTrace"},
+				ObjectMeta: metav1.ObjectMeta{Name: r.ID, Namespace: r.Request.Namespace}, Record: *r,
+			}); err != nil {
+				cancel(err)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	var keys *terminal.Keys
+	if file, ok := terminal.Exact(streams.Err).(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		keys = terminal.NewKeys()
+	}
+	defer keys.End()
+	if keys != nil {
+		restart := make(chan struct{}, 1)
+		o.Restart, o.Terminal = restart, keys.File()
+		running.Go(func() { s.press(ctx, keys, restart) })
+	}
+	o.Stdin = streams.In
+	output := &programLines{out: streams.Err}
+	defer output.flush()
+	o.Output = output
+	o.Say = s.say
+	o.Busy = func(text string) func() { return terminal.NewProgress(streams.Err, text, command.ProgressAfter).End }
+	o.Ready = func(r dev.Ready) {
+		if o.live {
+			s.ready(r, keys != nil)
+			return
+		}
+		begun := make(chan struct{})
+		running.Go(func() {
+			if err := s.follow(ctx, r.Address, sync.OnceFunc(func() { close(begun) })); err != nil {
+				cancel(err)
+			}
+		})
+		select {
+		case <-begun:
+		case <-ctx.Done():
+		}
+		s.ready(r, keys != nil)
+	}
+	err := dev.Run(ctx, o.Options)
+	s.sayAgain()
+	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// say prints a sentence.
+func (s *shown) say(format string, args ...any) {
+	terminal.Fprintf(s.notes, format+"\n", args...)
+}
+
+// ready prints the addresses of the session and the keys.
+func (s *shown) ready(r dev.Ready, keys bool) {
+	if r.Cluster != "" {
+		s.say("gatehouse is ready: the requests of the %s to %s go to the program", r.Requests, r.Cluster)
+	} else {
+		s.say("gatehouse is ready at %s, kubeconfig %s", r.URL, r.Kubeconfig)
+	}
+	if len(r.Webhooks) > 0 {
+		s.say("  webhooks     %s, at port %d", strings.Join(r.Webhooks, ", "), r.Port)
+		s.say("  certificate  %s", r.Certificates)
+	}
+	if r.Cluster == "" {
+		s.say("  requests     gatehouse kubectl --kubeconfig %s ...", r.Kubeconfig)
+		s.say("  console      gatehouse console --kubeconfig %s", r.Kubeconfig)
+	}
+	if keys {
+		s.say("  keys         r restarts, e explains the last rejected request, Ctrl-C ends")
+	}
+}
+
+// press handles the keys of the terminal.
+func (s *shown) press(ctx context.Context, keys *terminal.Keys, restart chan<- struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case key, ok := <-keys.C:
+			switch {
+			case !ok:
+				return
+			case key == 'r':
+				select {
+				case restart <- struct{}{}:
+				default:
+				}
+			case key == 'e':
+				s.explain()
+			}
+		}
+	}
+}
+
+// explain prints the trace of the last rejected request.
+func (s *shown) explain() {
+	s.mu.Lock()
+	r := s.rejected
+	s.mu.Unlock()
+	if r == nil {
+		s.say("No request was rejected yet.")
+		return
+	}
+	page := terminal.NewPage(s.notes)
+	view.OfTrace(r, view.Links{}).Text(page)
+	// A failed write does not end the session.
+	_ = page.Flush()
+}
+
+// follow prints each request that was rejected or called the program.
+func (s *shown) follow(ctx context.Context, at server.Address, begun func()) error {
+	client, err := dynamic.NewForConfig(at.Admin)
+	if err != nil {
+		return err
+	}
+	return command.FollowTraces(ctx, client.Resource(command.AdmissionTraces), "", begun, func(u *unstructured.Unstructured) error {
+		t, err := command.DecodeTrace(u)
+		if err != nil {
+			return err
+		}
+		r := &t.Record
+		if r.Outcome == trace.OutcomeAllowed && len(slices.Collect(r.Calls())) == 0 {
+			return nil
+		}
+		return s.show(r, u.Object)
+	}, s.streams.Err)
+}
+
+// show prints one request. encoded is its trace for --output jsonl.
+func (s *shown) show(r *trace.Record, encoded any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if wasRejected(r) {
+		s.rejected = r
+	}
+	if s.output == "jsonl" {
+		return json.NewEncoder(terminal.Exact(s.streams.Out)).Encode(encoded)
+	}
+	page := terminal.NewPage(s.streams.Out)
+	if line := alike(r); line != s.last {
+		s.writeAgain(page)
+		s.last = line
+		writeJudged(page, r)
+		s.wait = firstAgain
+	} else if s.again++; s.timer == nil {
+		s.timer = time.AfterFunc(s.wait, s.sayAgain)
+		s.wait = min(2*s.wait, lastAgain)
+	}
+	return page.Flush()
+}
+
+// Repeated requests are counted instead of printed. firstAgain is the wait before the first line with their
+// number, and lastAgain the longest wait while the repetition continues.
+const (
+	firstAgain = time.Second
+	lastAgain  = time.Minute
+)
+
+// sayAgain prints the number of requests that were not printed.
+func (s *shown) sayAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	page := terminal.NewPage(s.streams.Out)
+	s.writeAgain(page)
+	// A failed write does not end the session.
+	_ = page.Flush()
+}
+
+// alike returns a key that is equal for the repeated requests of a controller. The key of a rejected request
+// has no object name, since the name may be generated.
+func alike(r *trace.Record) string {
+	q := r.Request
+	if wasRejected(r) {
+		q.Name = ""
+	}
+	return fmt.Sprint(view.OutcomeText(r), q.Operation, q.Object(), q.Namespace, q.User, happened(r))
+}
+
+// writeAgain writes the number of requests that were not printed, and resets it.
+func (s *shown) writeAgain(p *terminal.Page) {
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+	switch {
+	case s.again == 1:
+		terminal.Fprintf(p, "         ... again\n")
+	case s.again > 1:
+		terminal.Fprintf(p, "         ... again, %d times\n", s.again)
+	}
+	s.again = 0
+}
+
+// wasRejected reports whether a request was rejected.
+func wasRejected(r *trace.Record) bool {
+	return r.Outcome == trace.OutcomeDenied || r.Outcome == trace.OutcomeFailed
+}
+
+// writeJudged writes a request and its outcome on one line.
+func writeJudged(p *terminal.Page, r *trace.Record) {
+	verdict := terminal.Paint(terminal.Green, "allowed ")
+	switch {
+	case r.Refused():
+		verdict = terminal.Paint(terminal.Red, "refused ")
+	case wasRejected(r):
+		verdict = terminal.Paint(terminal.Red, "rejected")
+	case r.Outcome == trace.OutcomeFailedOpen:
+		verdict = terminal.Paint(terminal.Yellow, "allowed ")
+	}
+	object := r.Request.Object()
+	if r.Request.Namespace != "" {
+		object += " in " + r.Request.Namespace
+	}
+	text := fmt.Sprintf(" %s %s by %s, %s%s", r.Request.Operation, object, r.Request.User, view.Brief(r.TotalMicros), happened(r))
+	if r.Refused() {
+		text += "; allowed, then " + r.Response.String()
+	}
+	head := r.Start.Local().Format("15:04:05 ")
+	room := p.Width()
+	if room > 0 {
+		room -= len(head) + len("rejected") + 1
+	}
+	terminal.Fprintf(p, "%s%s%s\n", head, verdict, terminal.Lines(terminal.Cut(terminal.Line(text), room)))
+}
+
+// mostFields is the largest number of changed fields on a line.
+const mostFields = 3
+
+// happened describes the rejection, the failures and the changes of a request.
+func happened(r *trace.Record) string {
+	var parts []string
+	for a := range r.Acts() {
+		switch {
+		case a.Deed == trace.Changes && a.Kind != trace.ByPlugin:
+			// The order of a patch that a program builds from a map differs each time.
+			fields := slices.Sorted(slices.Values(a.Fields()))
+			if more := len(fields) - mostFields; more > 0 {
+				fields = append(fields[:mostFields:mostFields], fmt.Sprintf("%d more", more))
+			}
+			parts = append(parts, fmt.Sprintf("%s changed %s", a.By, strings.Join(fields, ", ")))
+		case a.Deed == trace.Rejects && !a.Step.Allowed, a.Deed == trace.FailsOpen:
+			message := a.Message
+			if a.Entry == nil || !strings.Contains(message, a.Entry.Name) {
+				message = a.By + ": " + message
+			}
+			parts = append(parts, message)
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(parts, "; ")
+}
+
+// programLines writes the output of the program, each line with a mark in front.
+type programLines struct {
+	out io.Writer
+
+	mu   sync.Mutex
+	rest []byte
+}
+
+// mostLine is the longest line of the program, in bytes. A longer line is broken.
+const mostLine = 64 << 10
+
+func (l *programLines) Write(data []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest = append(l.rest, data...)
+	for len(l.rest) > 0 {
+		end := bytes.IndexByte(l.rest, '\n')
+		if end < 0 && len(l.rest) < mostLine {
+			break
+		}
+		if end < 0 {
+			end = mostLine - 1
+		}
+		l.print(l.rest[:end])
+		l.rest = l.rest[end+1:]
+	}
+	return len(data), nil
+}
+
+func (l *programLines) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.rest) > 0 {
+		l.print(l.rest)
+		l.rest = nil
+	}
+}
+
+// print prints a line and keeps its tabs.
+func (l *programLines) print(line []byte) {
+	terminal.Fprintf(l.out, "  | %s\n", terminal.Lines(strings.TrimSuffix(string(line), "\r")))
+}

@@ -1,0 +1,113 @@
+package before
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
+)
+
+type snapshotOptions struct {
+	cluster *command.Cluster
+	file    string
+	release command.Release
+	rbac    bool
+}
+
+// NewSnapshot returns the command gatehouse snapshot.
+func NewSnapshot(streams command.Streams) *cobra.Command {
+	o := &snapshotOptions{}
+	cmd := &cobra.Command{
+		Use:   "snapshot -o FILE",
+		Short: "Save what a cluster judges objects by, for check",
+		Long: `Save what a cluster judges objects by, so that 'gatehouse check --snapshot'
+needs no access to it: custom resource definitions, namespaces, webhook
+configurations, admission policies with their bindings and params, quotas, limit
+ranges, classes, service accounts, roles, and which kinds the cluster serves.
+
+The command only lists, in any cluster. It reads no secrets and no workloads.
+What you may not list is left out, and the command says so; where you may list
+it in the namespace of --namespace, the file has that. The same cluster state
+gives the same file. The file has the roles of the cluster: keep it as you
+keep those.`,
+		Example: `  # the cluster of the current context
+  gatehouse snapshot -o cluster.yaml
+
+  # another one, to standard output
+  gatehouse snapshot --kubeconfig prod.kubeconfig -o -`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.rbac {
+				return printSnapshotRBAC(streams.Out)
+			}
+			if o.file == "" {
+				return command.Usagef("name the file to write: -o FILE, or -o - for standard output")
+			}
+			return o.run(cmd.Context(), streams)
+		},
+	}
+	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
+		o.release.AddFlag(f, "that of the cluster")
+		f.StringVarP(&o.file, "output", "o", "", "`file` to write: JSON if its name ends in .json, else YAML; - is standard output")
+		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that this needs, and do nothing else")
+	})
+	o.cluster = command.NewCluster(cmd)
+	cmd.Flags().Lookup("namespace").Usage = "`namespace` to read where you may not read all of them (default that of the context)"
+	return cmd
+}
+
+func (o *snapshotOptions) run(ctx context.Context, streams command.Streams) error {
+	config, err := o.cluster.Open()
+	if err != nil {
+		return err
+	}
+	if err := o.release.Choose(emulation.Cluster{}); err != nil {
+		return err
+	}
+	shown := terminal.NewProgress(streams.Err, command.ReadingCluster, command.ProgressAfter)
+	defer shown.End()
+	namespace, err := o.cluster.Namespace()
+	if err != nil {
+		return err
+	}
+	s, err := clustersnapshot.Take(ctx, config, []string{namespace}, func(done, of int) { shown.Set(command.ReadingKinds(done, of)) })
+	shown.End()
+	if err != nil {
+		return err
+	}
+	if o.release.Wanted != "" {
+		s.Cluster.JudgesAs = "v" + emulation.Effective().EmulationVersion().String()
+	}
+	if o.file == "-" {
+		data, err := s.Encode(false)
+		if err == nil {
+			_, err = terminal.Exact(streams.Out).Write(data)
+		}
+		if err != nil {
+			return err
+		}
+	} else if err := s.Write(o.file); err != nil {
+		return err
+	}
+	for _, u := range s.Unread {
+		if in := strings.Join(u.Namespaces, ", "); in != "" {
+			terminal.Fprintf(streams.Err, "only of namespace %s: %s: %s\n", in, u.Resource, u.Reason)
+			continue
+		}
+		terminal.Fprintf(streams.Err, "left out: %s: %s\n", u.Resource, u.Reason)
+	}
+	if len(s.Unread) > 0 {
+		terminal.Fprintf(streams.Err, "'gatehouse snapshot --rbac' prints a role with the rights to read all of it\n")
+	}
+	if o.file != "-" {
+		terminal.Fprintf(streams.Err, "wrote %s: %s of a cluster of Kubernetes %s\n", o.file, report.Count(len(s.Items), "object"), s.Cluster.KubernetesVersion)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/after"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/before"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/changing"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/serving"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/upkeep"
+)
+
+// doors groups the commands by the user's task, in the order of the help.
+var doors = []struct {
+	title    string
+	commands []func(command.Streams) *cobra.Command
+}{
+	{"Run a server", []func(command.Streams) *cobra.Command{serving.NewServe, serving.NewKubectl, serving.NewWebhook, serving.NewEnvtest}},
+	{"Before a write", []func(command.Streams) *cobra.Command{before.NewExplain, before.NewCheck, before.NewLint, before.NewTest, before.NewSnapshot, before.NewDev}},
+	{"After a write", []func(command.Streams) *cobra.Command{after.NewTrace, after.NewBlame, after.NewConsole, after.NewAgent, after.NewInitializers}},
+	{"Change admission safely", []func(command.Streams) *cobra.Command{changing.NewRollout, changing.NewAudit, changing.NewRecord, changing.NewReplay, changing.NewWaitInForce}},
+	{"Look after a server", []func(command.Streams) *cobra.Command{upkeep.NewBackup, upkeep.NewCluster, upkeep.NewSecretsEncryption, upkeep.NewEtcd, upkeep.NewDebug, upkeep.NewVersion}},
+}
+
+func newRoot(streams command.Streams) *cobra.Command {
+	var version bool
+	root := &cobra.Command{
+		Use:   "gatehouse",
+		Short: "Dynamic admission control for Kubernetes-style APIs",
+		Long: `Gatehouse is a Kubernetes API server whose admission you can extend while it
+runs, by webhooks, policies and initializers, which are API objects. The
+commands explain, lint, check and snapshot work with any Kubernetes cluster.`,
+		Example: `  # start a server on this machine
+  gatehouse serve
+
+  # talk to it, from another terminal
+  gatehouse kubectl get namespaces`,
+		Args: command.KnownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				return command.PrintVersion(streams.Out, command.CurrentVersion(), "text")
+			}
+			return cmd.Help()
+		},
+	}
+	root.Flags().BoolVar(&version, "version", false, "say what this program was built from")
+	if command.IsPlugin() {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gatehouse"}
+	}
+	for _, d := range doors {
+		root.AddGroup(&cobra.Group{ID: d.title, Title: d.title})
+		for _, command := range d.commands {
+			added := command(streams)
+			added.GroupID = d.title
+			root.AddCommand(added)
+		}
+	}
+	root.SetCompletionCommandGroupID(doors[len(doors)-1].title)
+	root.AddCommand(helpTopics()...)
+	return root
+}

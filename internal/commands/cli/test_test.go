@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
+)
+
+// Each case has files, a command line and its output. The formats are tested in package report, so the ordinary
+// run tries one of them.
+func TestTestScenarios(t *testing.T) {
+	formats := []string{"output-github", "output-json", "output-junit", "output-sarif"}
+	chosen := speed.Pick(t, speed.Of(1, len(formats)), len(formats))
+	scenarios(t, "testdata/test", leftOut(formats, chosen)...)
+}
+
+// An invalid command line exits with 2 and suggests a correction.
+func TestTestRefusesWhatMeansNothing(t *testing.T) {
+	dir := t.TempDir()
+	good := filepath.Join(dir, "good.yaml")
+	if err := os.WriteFile(good, []byte("apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\ntests:\n- name: a\n  request: {of: Pod a, operation: DELETE}\n  expect: {allowed: false}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	empty := t.TempDir()
+	for _, tc := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"test", empty}, "there are no tests in " + empty},
+		{[]string{"test", filepath.Join(dir, "missing")}, "missing: no such file or directory"},
+		{[]string{"test", dir, "-o", "xml"}, `--output "xml" is not one of`},
+		{[]string{"test", dir, "--run", "("}, "--run: error parsing regexp"},
+		{[]string{"test", dir, "--run", "nothing"}, `--run "nothing" selects none of the tests`},
+		{[]string{"test", dir, "--service-address", "a/b=c:1"}, "--service-address needs --call"},
+	} {
+		_, problems, code := execution(t.Context(), "", tc.args...)
+		if code != command.ExitUsage || !strings.Contains(problems, tc.says) {
+			t.Errorf("%q: exit %d, %q, want %q", tc.args, code, problems, tc.says)
+		}
+	}
+	out, problems, code := execution(t.Context(), "", "test", "--list", dir)
+	if code != command.ExitOK || out != good+":4: a\n" {
+		t.Errorf("--list: exit %d, %q, %q", code, out, problems)
+	}
+}

@@ -1,0 +1,29 @@
+package upkeep
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
+)
+
+// NewVersion returns the command gatehouse version.
+func NewVersion(streams command.Streams) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Say what this program was built from",
+		Long: `Print the version of gatehouse, the commit when it is known, the Kubernetes
+release that is built in, and the Go version.`,
+		Example: `  # for people
+  gatehouse version
+
+  # for programs; fields are only ever added
+  gatehouse version -o json`,
+		Args: command.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return command.PrintVersion(streams.Out, command.CurrentVersion(), output)
+		},
+	}
+	command.Choose(cmd.Flags(), &output, "output", "o", "text", "text, json or yaml", "text", "json", "yaml")
+	return cmd
+}

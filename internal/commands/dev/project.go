@@ -1,0 +1,428 @@
+package dev
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/selfsigned"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
+)
+
+// project has the objects of the manifests and the parts that concern the program.
+type project struct {
+	objects []*unstructured.Unstructured
+	// services are the services of the program. Their webhooks are called at port.
+	services []types.NamespacedName
+	port     int
+	// workloads of the project that create pods: programs are the program itself, others the rest.
+	programs, others []*unstructured.Unstructured
+	// remarks are sentences about registrations that a cluster would reject, and this session accepts.
+	remarks []string
+}
+
+// readProject reads manifests. It calls reading with the path of each file or directory before it reads it.
+func readProject(paths, kustomizations []string, stdin []byte, reading func(path string)) (*project, error) {
+	p := &project{}
+	for _, path := range paths {
+		if path != manifests.Stdin {
+			reading(path)
+		}
+	}
+	if err := p.read(paths, stdin); err != nil {
+		return nil, err
+	}
+	disk := noted{filesys.MakeFsOnDisk(), reading}
+	for _, dir := range kustomizations {
+		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, dir)
+		var data []byte
+		if err == nil {
+			data, err = built.AsYaml()
+		}
+		if err == nil {
+			err = p.read([]string{manifests.Stdin}, data)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("kustomize %s: %w", dir, err)
+		}
+	}
+	return p, nil
+}
+
+// noted is a file system that reports the files that are read.
+type noted struct {
+	filesys.FileSystem
+	reading func(path string)
+}
+
+// ReadFile implements filesys.FileSystem.
+func (n noted) ReadFile(path string) ([]byte, error) {
+	n.reading(path)
+	return n.FileSystem.ReadFile(path)
+}
+
+// read adds the objects of files.
+func (p *project) read(paths []string, stdin []byte) error {
+	set, err := manifests.Read(paths, bytes.NewReader(stdin))
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, one := range set.Problems {
+		if !one.Warning {
+			problems = append(problems, fmt.Errorf("%s:%d: %s", one.File, one.Line, one.Message))
+		}
+	}
+	for _, o := range set.Objects {
+		p.objects = append(p.objects, o.Unstructured().DeepCopy())
+	}
+	return errors.Join(problems...)
+}
+
+// text returns a string field of an object.
+func text(content any, path ...string) string {
+	m, _ := content.(map[string]any)
+	value, _, _ := unstructured.NestedString(m, path...)
+	return value
+}
+
+// nameOf returns the name and the namespace of a namespaced object. Without a namespace, it is the namespace in
+// which the session applies the object.
+func nameOf(u *unstructured.Unstructured) types.NamespacedName {
+	return types.NamespacedName{Namespace: cmp.Or(u.GetNamespace(), metav1.NamespaceDefault), Name: u.GetName()}
+}
+
+// list returns a list field of an object.
+func list(content any, path ...string) []any {
+	m, _ := content.(map[string]any)
+	found, _, _ := unstructured.NestedFieldNoCopy(m, path...)
+	values, _ := found.([]any)
+	return values
+}
+
+// client is the clientConfig of a webhook in a registration or in a CRD.
+type client struct {
+	// index is the position in the registration.
+	index int
+	// hook is the webhook or the CRD, and config its clientConfig. Both may be changed.
+	hook, config map[string]any
+}
+
+// clients returns the webhook clients of an object.
+func clients(u *unstructured.Unstructured) (found []client) {
+	add := func(i int, of any, path ...string) {
+		m, _ := of.(map[string]any)
+		value, _, _ := unstructured.NestedFieldNoCopy(m, path...)
+		if config, ok := value.(map[string]any); ok {
+			found = append(found, client{i, m, config})
+		}
+	}
+	switch {
+	case registers(u):
+		for i, hook := range list(u.Object, "webhooks") {
+			add(i, hook, "clientConfig")
+		}
+	case stage.Converts(u):
+		add(0, u.Object, "spec", "conversion", "webhook", "clientConfig")
+	}
+	return found
+}
+
+// registers reports whether an object is a webhook configuration.
+func registers(u *unstructured.Unstructured) bool {
+	return strings.HasSuffix(u.GetKind(), "WebhookConfiguration")
+}
+
+// service returns the service of a client; empty for a URL.
+func (c client) service() types.NamespacedName {
+	return types.NamespacedName{Namespace: text(c.config, "service", "namespace"), Name: text(c.config, "service", "name")}
+}
+
+// here returns the port of a client whose URL is on this machine.
+func (c client) here() (port int, ok bool) {
+	u, err := url.Parse(text(c.config, "url"))
+	if err != nil || u.Hostname() != localhost && u.Hostname() != "127.0.0.1" {
+		return 0, false
+	}
+	port, err = strconv.Atoi(cmp.Or(u.Port(), "443"))
+	return port, err == nil
+}
+
+// local reports whether a client calls the program.
+func (p *project) local(c client) bool {
+	port, ok := c.here()
+	return ok && port == p.port || slices.Contains(p.services, c.service())
+}
+
+// localhost is the host on which programs listen.
+const localhost = "localhost"
+
+// defaultPort is the port of controller-runtime.
+const defaultPort = 9443
+
+// choose finds the services of the program, and its port. named and port come from the command line; zero values
+// mean not given.
+func (p *project) choose(named string, port int) error {
+	var found []types.NamespacedName
+	p.port = port
+	for _, u := range p.objects {
+		for _, c := range clients(u) {
+			at, here := c.here()
+			switch service := c.service(); {
+			case here:
+				p.port = cmp.Or(p.port, at)
+			case service.Name != "" && !slices.Contains(found, service):
+				found = append(found, service)
+			}
+		}
+	}
+	switch {
+	case named != "":
+		namespace, name, ok := strings.Cut(named, "/")
+		if !ok {
+			return fmt.Errorf("--service %q is not of the form NAMESPACE/NAME", named)
+		}
+		p.services = []types.NamespacedName{{Namespace: namespace, Name: name}}
+	case len(found) > 1:
+		names := make([]string, len(found))
+		for i := range found {
+			names[i] = found[i].String()
+		}
+		return fmt.Errorf("the registrations name several services (%s): say with --service which one stands for the program", strings.Join(names, ", "))
+	default:
+		p.services = found
+	}
+	for _, service := range p.services {
+		p.port = cmp.Or(p.port, p.portOf(service))
+	}
+	if len(p.services) > 0 {
+		p.port = cmp.Or(p.port, defaultPort)
+	}
+	return nil
+}
+
+// portOf returns the port of the pods behind a service; 0 if the manifests do not set it.
+func (p *project) portOf(service types.NamespacedName) int {
+	for _, u := range p.objects {
+		if u.GetKind() != "Service" || nameOf(u) != service {
+			continue
+		}
+		ports := list(u.Object, "spec", "ports")
+		for _, port := range ports {
+			if number(port, "port") != 443 && len(ports) > 1 {
+				continue
+			}
+			m, _ := port.(map[string]any)
+			target := m["targetPort"]
+			if name, ok := target.(string); ok {
+				return p.containerPort(u, name)
+			}
+			return cmp.Or(number(port, "targetPort"), number(port, "port"))
+		}
+	}
+	return 0
+}
+
+// number returns an integer field of an object.
+func number(content any, field string) int {
+	m, _ := content.(map[string]any)
+	switch v := m[field].(type) {
+	case int64:
+		return int(v)
+	case float64:
+		return int(v)
+	}
+	return 0
+}
+
+// containerPort returns the number of a named port in the pods behind a service.
+func (p *project) containerPort(service *unstructured.Unstructured, name string) int {
+	for _, u := range p.objects {
+		if !behind(service, u) {
+			continue
+		}
+		for _, c := range list(u.Object, "spec", "template", "spec", "containers") {
+			for _, port := range list(c, "ports") {
+				if text(port, "name") == name {
+					return number(port, "containerPort")
+				}
+			}
+		}
+	}
+	return 0
+}
+
+// behind reports whether an object creates the pods of a service.
+func behind(service, u *unstructured.Unstructured) bool {
+	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
+	made, _, _ := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "labels")
+	return len(selector) > 0 && len(made) > 0 && nameOf(u).Namespace == nameOf(service).Namespace && labels.SelectorFromSet(selector).Matches(labels.Set(made))
+}
+
+// workloads are the kinds that need nodes.
+var workloads = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "Pod"}
+
+// hosts returns the DNS names of the services.
+func (p *project) hosts() []string {
+	hosts := []string{localhost}
+	for _, s := range p.services {
+		host := s.Name + "." + s.Namespace + ".svc"
+		hosts = append(hosts, host, host+".cluster.local", s.Name+"."+s.Namespace)
+	}
+	return hosts
+}
+
+// injected are the annotations that request a CA bundle from cert-manager or OpenShift.
+var injected = []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca", inject}
+
+const (
+	inject        = "service.beta.openshift.io/inject-cabundle"
+	servingSecret = "service.beta.openshift.io/serving-cert-secret-name"
+	certManager   = "cert-manager.io"
+)
+
+// trust sets the CA of the object's clients that call the program. A CA that the program itself wrote stays, unless
+// always is set. It reports whether the object changed.
+func (p *project) trust(u *unstructured.Unstructured, authority []byte, always bool) (changed bool) {
+	wanted := base64.StdEncoding.EncodeToString(authority)
+	asks := slices.ContainsFunc(injected, func(name string) bool { return u.GetAnnotations()[name] != "" })
+	for _, c := range clients(u) {
+		if now := text(c.config, "caBundle"); p.local(c) && now != wanted && (always || asks || strings.TrimSpace(now) == "") {
+			c.config["caBundle"] = wanted
+			changed = true
+		}
+	}
+	return changed
+}
+
+// remark notes versions and placeholders that the session replaces or converts, and that a cluster rejects.
+func (p *project) remark(u *unstructured.Unstructured) {
+	if version := u.GroupVersionKind().Version; registers(u) && version != "v1" {
+		p.remarks = append(p.remarks, fmt.Sprintf("%s is written in %s, which this server takes and Kubernetes from 1.22 on does not: write %s/v1, where each webhook names its sideEffects and admissionReviewVersions.",
+			titleOf(u), u.GetAPIVersion(), registration.GroupName))
+	}
+	for _, c := range clients(u) {
+		bundle := text(c.config, "caBundle")
+		if _, err := base64.StdEncoding.DecodeString(bundle); err == nil || !p.local(c) {
+			continue
+		}
+		p.remarks = append(p.remarks, fmt.Sprintf("%s has the caBundle %q, which is not base64: this session replaces it, and a cluster refuses it. Leave it out, have cert-manager inject it, or fill it in before the manifest is applied.",
+			titleOf(u), bundle[:min(len(bundle), mostBundle)]))
+	}
+}
+
+// mostBundle bounds the text of a caBundle in a sentence, in bytes.
+const mostBundle = 40
+
+// prepare replaces the controllers that a cluster would have: it removes the workloads and cert-manager's
+// certificates and issuers, and adds the certificates' secrets and missing namespaces. A secret with a certificate
+// for the program, as charts create one, gets the session's certificate. files is the directory of the certificate.
+func (p *project) prepare(authority []byte, files string) error {
+	defined, namespaces := map[string]bool{}, map[string]bool{"": true}
+	for _, name := range stage.Everywhere {
+		namespaces[name] = true
+	}
+	var services []*unstructured.Unstructured
+	for _, u := range p.objects {
+		switch u.GetKind() {
+		case "CustomResourceDefinition":
+			defined[text(u.Object, "spec", "group")] = true
+		case "Namespace":
+			namespaces[u.GetName()] = true
+		case "Service":
+			if slices.Contains(p.services, nameOf(u)) {
+				services = append(services, u)
+			}
+		}
+	}
+	var kept []*unstructured.Unstructured
+	for _, u := range p.objects {
+		p.remark(u)
+		p.trust(u, authority, true)
+		secret := ""
+		switch kind := u.GetKind(); {
+		case u.GroupVersionKind().Group == certManager && !defined[certManager]:
+			if secret = text(u.Object, "spec", "secretName"); kind != "Certificate" || secret == "" {
+				continue
+			}
+		case slices.Contains(workloads, kind):
+			if slices.ContainsFunc(services, func(s *unstructured.Unstructured) bool { return behind(s, u) }) {
+				p.programs = append(p.programs, u)
+			} else {
+				p.others = append(p.others, u)
+			}
+			continue
+		case kind == "ConfigMap" && u.GetAnnotations()[inject] != "":
+			if err := unstructured.SetNestedField(u.Object, string(authority), "data", "service-ca.crt"); err != nil {
+				return err
+			}
+		case kind == "Service":
+			secret = u.GetAnnotations()[servingSecret]
+		}
+		if u.GroupVersionKind().Group != certManager || defined[certManager] {
+			kept = append(kept, u)
+		}
+		if secret != "" {
+			made, err := secretOf(u.GetNamespace(), secret, files)
+			if err != nil {
+				return err
+			}
+			kept = append(kept, made)
+		}
+	}
+	for _, u := range kept {
+		if u.GroupVersionKind() != secretKind || p.serving(u) == nil {
+			continue
+		}
+		made, err := secretOf(u.GetNamespace(), u.GetName(), files)
+		if err != nil {
+			return err
+		}
+		for file, data := range made.Object["data"].(map[string]any) {
+			unstructured.RemoveNestedField(u.Object, "stringData", file)
+			if err := unstructured.SetNestedField(u.Object, data, "data", file); err != nil {
+				return err
+			}
+		}
+	}
+	for _, u := range append(slices.Clone(kept), p.others...) {
+		if name := u.GetNamespace(); !namespaces[name] {
+			namespaces[name] = true
+			kept = append(kept, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}})
+		}
+	}
+	p.objects = kept
+	return nil
+}
+
+// secretOf returns a secret with the certificate.
+func secretOf(namespace, name, files string) (*unstructured.Unstructured, error) {
+	data := map[string]any{}
+	for _, file := range []string{selfsigned.CertificateFile, selfsigned.KeyFile, selfsigned.AuthorityFile} {
+		content, err := os.ReadFile(files + "/" + file)
+		if err != nil {
+			return nil, err
+		}
+		data[file] = base64.StdEncoding.EncodeToString(bytes.TrimSpace(content))
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "data": data,
+		"metadata": map[string]any{"namespace": namespace, "name": name},
+	}}, nil
+}

@@ -1,0 +1,132 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/kit/subprocess"
+)
+
+// recipe has the commands that build and start the program.
+type recipe struct {
+	// build is the command that builds the program; nil if none is needed.
+	build []string
+	// pkg has the flags and the Go package that the session builds; nil for none. Each build writes a new file,
+	// which becomes the first word of run.
+	pkg   []string
+	run   []string
+	built int
+}
+
+// withValue are the flags of 'go run' that may take the next argument as their value.
+var withValue = []string{"C", "asmflags", "buildmode", "buildvcs", "compiler", "covermode", "coverpkg", "exec", "gccgoflags", "gcflags", "installsuffix",
+	"ldflags", "mod", "modfile", "overlay", "p", "pgo", "pkgdir", "tags", "toolexec"}
+
+// newRecipe parses the command line of a program. 'go run PACKAGE ARGUMENTS' is split, so that the previous
+// program serves while the session builds the package.
+func newRecipe(command []string, build string) (*recipe, error) {
+	r := &recipe{run: command}
+	if build != "" {
+		r.build = []string{"/bin/sh", "-c", build}
+		return r, nil
+	}
+	if len(command) < 2 || filepath.Base(command[0]) != "go" || command[1] != "run" {
+		return r, nil
+	}
+	at := 2
+	for at < len(command) && strings.HasPrefix(command[at], "-") {
+		name := strings.TrimLeft(command[at], "-")
+		if name == "exec" || strings.HasPrefix(name, "exec=") {
+			return nil, errors.New("go run -exec: build the program with --build, and name what runs it as the command")
+		}
+		if at++; slices.Contains(withValue, name) {
+			at++
+		}
+	}
+	end := at
+	for end < len(command) && strings.HasSuffix(command[end], ".go") {
+		end++
+	}
+	if end == at {
+		end++
+	}
+	if at >= len(command) {
+		return nil, errors.New("go run: name the package")
+	}
+	r.build, r.pkg, r.run = append([]string{command[0], "build"}, command[2:at]...), command[at:end], command[end:]
+	return r, nil
+}
+
+// fill replaces ${NAME} in the command line by the value of NAME. Other uses of $ stay, since the command may be
+// a script.
+func (r *recipe) fill(values map[string]string) {
+	var pairs []string
+	for name, value := range values {
+		pairs = append(pairs, "${"+name+"}", value)
+	}
+	r.run = slices.Clone(r.run)
+	for i := range r.run {
+		r.run[i] = strings.NewReplacer(pairs...).Replace(r.run[i])
+	}
+}
+
+// errBuild is the error of a failed build; the output of the build has the reason.
+var errBuild = errors.New("the build failed")
+
+// make builds the program into dir, and returns its command line. A package is built to a new file, because the
+// previous program may still run.
+func (r *recipe) make(ctx context.Context, g *guard, env []string, dir string, output io.Writer) (run []string, err error) {
+	if r.build == nil {
+		return r.run, nil
+	}
+	args, binary := r.build, ""
+	if r.pkg != nil {
+		r.built++
+		name := strings.TrimSuffix(filepath.Base(r.pkg[0]), ".go")
+		if name == "." || name == ".." {
+			name = "program"
+		}
+		binary = filepath.Join(dir, builds, strconv.Itoa(r.built), name)
+		args = append(append(slices.Clone(args), "-o", binary), r.pkg...)
+	}
+	p, err := subprocess.Start(args, env, "", output, output, g.set)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", args[0], err)
+	}
+	select {
+	case <-p.Gone:
+		p.Stop(0)
+	case <-ctx.Done():
+		p.Stop(time.Second)
+		return nil, context.Cause(ctx)
+	}
+	switch {
+	case p.Err != nil:
+		return nil, errors.Join(errBuild, p.Err)
+	case binary == "":
+		return r.run, nil
+	}
+	return append([]string{binary}, r.run...), nil
+}
+
+// builds is the directory of the built files, with a subdirectory for each build.
+const builds = "builds"
+
+// clean removes the files of all builds except the last.
+func (r *recipe) clean(dir string) {
+	dir = filepath.Join(dir, builds)
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Name() != strconv.Itoa(r.built) {
+			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
+)
+
+// expand tries to create the objects that controllers create for the accepted workloads, each as the user of its
+// controller. Nothing is stored, so expand does not notice if the replicas of a workload use up a quota.
+func (r *run) expand(ctx context.Context) error {
+	if !r.Expand {
+		return nil
+	}
+	rejected := make([][]func(), len(r.tasks))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(stage.Parallel)
+	for i, t := range r.tasks {
+		if !t.accepted() {
+			r.did(expanding, 1)
+			continue
+		}
+		group.Go(func() (err error) {
+			defer r.did(expanding, 1)
+			rejected[i], err = r.dependents(ctx, t)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, findings := range rejected {
+		for _, find := range findings {
+			find()
+		}
+	}
+	return nil
+}
+
+// dependents tries to create the objects that controllers create for a workload. It returns functions that report the
+// rejections.
+func (r *run) dependents(ctx context.Context, t *task) (findings []func(), err error) {
+	stored := &unstructured.Unstructured{}
+	if json.Unmarshal(t.answer.Body, &stored.Object) != nil || stored.GroupVersionKind() != t.kind.Kind {
+		// The response belongs to a patch or a review.
+		return nil, nil
+	}
+	made, err := offline.Dependents(stored)
+	if err != nil {
+		return nil, fmt.Errorf("what controllers create for %s: %w", t.result.Title(), err)
+	}
+	for i := range made {
+		d := &made[i]
+		kind, controller := r.stage.Kinds().Of(d.Object.GroupVersionKind()), r.stage.Client(d.By.GetName(), d.By.GetGroups())
+		q := stage.Request{Method: http.MethodPost, Path: stage.Collection(kind, t.namespace), ContentType: stage.JSON, Body: stage.Encode(d.Object.Object)}
+		q.Query = map[string][]string{"dryRun": {metav1.DryRunAll}}
+		if !r.Call && !r.seesManagers {
+			if a, err := controller.Judge(ctx, kind, t.namespace, q.Query, q.Body); err == nil && a.OK() {
+				continue
+			}
+		}
+		a, err := controller.Do(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if !a.OK() {
+			causes := r.read(a).denials
+			if len(causes) == 0 {
+				causes = []denial{{message: a.Status.Message}}
+			}
+			for i := range causes {
+				cause := &causes[i]
+				field := strings.Join(d.Template, ".")
+				message := fmt.Sprintf("the %s that the controller of %s creates would be rejected: %s", d.Object.GetKind(), d.Of, cause.message)
+				findings = append(findings, func() {
+					r.report.findCause(t, report.Error, cause.Rule(ruleDependent), field, message, cause.Cause)
+				})
+			}
+		}
+	}
+	return findings, nil
+}

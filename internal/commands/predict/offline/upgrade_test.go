@@ -1,0 +1,125 @@
+package offline_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/lint"
+)
+
+// The tables use the resource names of discovery.
+func TestLivesNameResources(t *testing.T) {
+	served := map[string]bool{}
+	for _, r := range offline.Builtin().All() {
+		served[r.Resource.GroupVersion().String()+" "+r.Kind.Kind+" "+r.Resource.Resource] = true
+	}
+	known, same := 0, 0
+	for _, l := range offline.Lives() {
+		prefix := l.GroupVersion().String() + " " + l.Kind + " "
+		for key := range served {
+			if strings.HasPrefix(key, prefix) {
+				known++
+				if key == prefix+l.Resource {
+					same++
+				} else {
+					t.Errorf("%s: the table has %s", key, l.Resource)
+				}
+			}
+		}
+	}
+	if known < 60 {
+		t.Errorf("%d kinds of the tables are served, too few to compare", known)
+	}
+}
+
+// TestUpgrades checks whether registrations work with other releases (S2.42).
+func TestUpgrades(t *testing.T) {
+	release := func(text string) *version.Version {
+		if text == "" {
+			return nil
+		}
+		return version.MustParseGeneric(text)
+	}
+	webhook := func(group, versions, resources, more string) string {
+		return `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: policies}
+webhooks:
+- name: check.policies.example.com
+  clientConfig: {url: "https://localhost/"}
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Ignore
+  rules:
+  - {apiGroups: [` + group + `], apiVersions: [` + versions + `], operations: [CREATE], resources: [` + resources + `]}
+` + more
+	}
+	for _, tc := range []struct {
+		name, file, from, to string
+		// want lists the rules with findings, each with a part of its message.
+		want []string
+	}{
+		{"a version that is gone", webhook("flowcontrol.apiserver.k8s.io", "v1beta3", "flowschemas", ""), "", "1.32",
+			[]string{"upgrade-rule-removed: matches nothing on Kubernetes 1.32: flowschemas of flowcontrol.apiserver.k8s.io/v1beta3 was removed in 1.32; write flowcontrol.apiserver.k8s.io/v1 FlowSchema"}},
+		{"a version that is still there", webhook("flowcontrol.apiserver.k8s.io", "v1beta3", "flowschemas", ""), "", "1.31", nil},
+		{"one version of several", webhook("flowcontrol.apiserver.k8s.io", "v1beta3, v1", "flowschemas", ""), "", "1.38",
+			[]string{"upgrade-rule-removed: names more than Kubernetes 1.38 serves"}},
+		{"a subresource", webhook("policy", "v1beta1", "poddisruptionbudgets/status", ""), "", "1.25",
+			[]string{"upgrade-rule-removed: matches nothing on Kubernetes 1.25"}},
+		{"a kind of such a version that no table has", webhook("policy", "v1beta1", "podsecuritypolicies, poddisruptionbudgets", ""), "", "1.37",
+			[]string{"upgrade-rule-removed: matches nothing on Kubernetes 1.37: poddisruptionbudgets of policy/v1beta1 was removed in 1.25"}},
+		{"a version that comes later", webhook("resource.k8s.io", "v1", "resourceclaims", ""), "", "1.33",
+			[]string{"upgrade-rule-removed: resourceclaims of resource.k8s.io/v1 comes with 1.34"}},
+		{"custom resources", webhook("stable.example.com", "v1beta1", "crontabs", ""), "", "1.38", nil},
+		{"wildcards", webhook(`"*"`, `"*"`, `"*"`, ""), "", "1.38", nil},
+		{"Exact, from before the new version", webhook("autoscaling", "v1", "horizontalpodautoscalers", "  matchPolicy: Exact\n"), "1.22", "1.23",
+			[]string{"upgrade-rule-misses-version: name horizontalpodautoscalers of autoscaling/v1 and not autoscaling/v2, which Kubernetes serves since 1.23"}},
+		{"Exact, when the new version is not new", webhook("autoscaling", "v1", "horizontalpodautoscalers", "  matchPolicy: Exact\n"), "1.23", "1.38", nil},
+		{"Equivalent", webhook("autoscaling", "v1", "horizontalpodautoscalers", "  matchPolicy: Equivalent\n"), "1.22", "1.23", nil},
+		{"a registration of old", strings.Replace(webhook("apps", "v1", "deployments", ""), "k8s.io/v1", "k8s.io/v1beta1", 1), "", "1.38",
+			[]string{"upgrade-registration: ValidatingWebhookConfiguration of admissionregistration.k8s.io/v1beta1 was removed in 1.22; write admissionregistration.k8s.io/v1"}},
+		{"an initializer", "apiVersion: admissionregistration.k8s.io/v1alpha1\nkind: InitializerConfiguration\nmetadata: {name: old}\ninitializers: []\n", "", "1.38",
+			[]string{"upgrade-registration: Kubernetes 1.38 serves no InitializerConfiguration"}},
+		{"params", `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: limits}
+spec:
+  paramKind: {apiVersion: policy/v1beta1, kind: PodDisruptionBudget}
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  validations: [{expression: "params != null"}]
+`, "", "1.37", []string{"upgrade-rule-removed: the params of limits are of policy/v1beta1 PodDisruptionBudget, which was removed in 1.25; write policy/v1 PodDisruptionBudget"}},
+		{"a function", webhook("apps", "v1", "deployments", "  matchConditions:\n  - {name: new, expression: \"isSemver(object.metadata.name)\"}\n"), "", "1.32",
+			[]string{"upgrade-expression: Kubernetes 1.32 does not have isSemver; Kubernetes 1.33 does"}},
+		{"a function that is there", webhook("apps", "v1", "deployments", "  matchConditions:\n  - {name: new, expression: \"isSemver(object.metadata.name)\"}\n"), "", "1.37", nil},
+		{"kubeadm", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n  - {name: insecure-port, value: \"0\"}\n", "", "1.38",
+			[]string{"upgrade-server-options: no flag --insecure-port"}},
+		{"a list of plugins", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: PodSecurityPolicy}]\n", "", "1.38",
+			[]string{"upgrade-server-options: no admission plugin PodSecurityPolicy: PodSecurity replaces it"}},
+	} {
+		t.Run("S2.42 "+tc.name, func(t *testing.T) {
+			report, _ := lintFile(t, tc.file, func(w *lint.World) {
+				w.Upgrade = &lint.Upgrade{
+					From: release(tc.from), To: release(tc.to), Known: release("1.37"), Lives: offline.Lives(),
+					Flags: map[string]bool{"secure-port": true}, Plugins: map[string]bool{"PodSecurity": true},
+					Dropped: map[string]string{"PodSecurityPolicy": "PodSecurity replaces it"},
+				}
+			})
+			var got []string
+			for _, f := range report.Findings {
+				if f.Rule.Upgrade {
+					got = append(got, f.Rule.ID+": "+f.Message)
+				}
+			}
+			if len(got) != len(tc.want) || !slices.EqualFunc(got, tc.want, func(g, w string) bool {
+				rule, text, _ := strings.Cut(w, ": ")
+				return strings.HasPrefix(g, rule+": ") && strings.Contains(g, text)
+			}) {
+				t.Errorf("found %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

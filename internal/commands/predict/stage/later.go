@@ -1,0 +1,67 @@
+package stage
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+)
+
+// TakeLater removes from an object the fields that do not exist in the release that the Stage emulates, and returns
+// their paths. A server that emulates the release knows them, and silently drops or keeps them; the strict decoder of a
+// server of the release itself rejects the object (S26.12).
+func (o *Options) TakeLater(content map[string]any, kind schema.GroupVersionKind) (later []string) {
+	if o.Fields == nil {
+		return nil
+	}
+	if kind == apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition") {
+		return o.Fields.Remove(content, reflect.TypeFor[apiextensionsv1.CustomResourceDefinition]())
+	}
+	if typed, err := scheme.Scheme.New(kind); err == nil {
+		later = o.Fields.Remove(content, reflect.TypeOf(typed))
+	}
+	return later
+}
+
+// known returns the body of a question without the fields that do not exist in the release. rejects returns the
+// rejection by the release's strict decoder; it is nil if there is none.
+func (s *Stage) known(q *Question) (body []byte, rejects func(*Answer) *Answer) {
+	whole := q.Method == http.MethodPost || q.Method == http.MethodPut || q.ContentType == string(types.ApplyYAMLPatchType)
+	content := map[string]any{}
+	if s.Fields == nil || !whole || len(q.Body) == 0 || utiljson.Unmarshal(q.Body, &content) != nil {
+		return q.Body, nil
+	}
+	version, _ := content["apiVersion"].(string)
+	name, _ := content["kind"].(string)
+	kind := schema.FromAPIVersionAndKind(version, name)
+	later := s.TakeLater(content, kind)
+	body, err := json.Marshal(content)
+	switch {
+	case err != nil:
+		return q.Body, nil
+	case len(later) == 0:
+		return body, nil
+	}
+	return body, func(a *Answer) *Answer {
+		if !q.Authorized() {
+			return a
+		}
+		said := ""
+		if !a.OK() {
+			if _, others, strict := strings.Cut(a.Status.Message, StrictDecoding+": "); strict {
+				said = others
+			}
+		}
+		status := offline.StrictError(kind, said, later).Status()
+		return &Answer{Code: http.StatusBadRequest, Status: &status, Trace: trace.New()}
+	}
+}

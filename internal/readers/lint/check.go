@@ -1,0 +1,373 @@
+package lint
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
+)
+
+// Options are the options of Check.
+type Options struct {
+	// Rules are the rules to check; nil means all.
+	Rules []*Rule
+	// About, if set, selects the objects for which findings are wanted. Other objects count only for their effects
+	// on these.
+	About func(Object) bool
+	// Progress, if set, is called with the number of finished rules, and the number of all.
+	Progress func(done, of int)
+}
+
+// Report is the result of Check.
+type Report struct {
+	// Findings are ordered by level, then rule, then object.
+	Findings []Fault
+	// Checked are the rules that ran.
+	Checked []*Rule
+	// Unseen are sentences about parts that could not be seen, and the rules that they affect.
+	Unseen []string
+}
+
+// Count returns the number of findings of a level.
+func (r *Report) Count(level report.Level) int {
+	n := 0
+	for i := range r.Findings {
+		if r.Findings[i].Level == level {
+			n++
+		}
+	}
+	return n
+}
+
+// Check runs rules over a World. When ctx ends, it returns early with the findings so far.
+func Check(ctx context.Context, w *World, o Options) *Report {
+	if o.Rules == nil {
+		o.Rules = Rules()
+	}
+	p := &pass{
+		World: w, ctx: ctx, about: o.About, report: &Report{}, unseen: map[string]bool{},
+		filters: map[*snapshot.Entry]int{}, filterNumbers: map[string]int{},
+		shapes: map[string]*apiservercel.DeclType{}, checkers: map[string]*expression.Typed{},
+	}
+	for i, r := range o.Rules {
+		if ctx.Err() != nil {
+			break
+		}
+		if o.Progress != nil {
+			o.Progress(i, len(o.Rules))
+		}
+		if r.Upgrade && w.Upgrade == nil {
+			continue
+		}
+		p.rule = r
+		r.check(p)
+		p.report.Checked = append(p.report.Checked, r)
+	}
+	p.sum()
+	return p.report
+}
+
+// pass is one run over a World.
+type pass struct {
+	*World
+	ctx    context.Context
+	about  func(Object) bool
+	report *Report
+	// rule is the rule that runs.
+	rule *Rule
+	// unseen has the sentences about parts that the current rule could not see.
+	unseen map[string]bool
+
+	// filters numbers the selectors and conditions of entries.
+	filters       map[*snapshot.Entry]int
+	filterNumbers map[string]int
+	// graph is built by the first rule that needs it.
+	graph *graph
+	// facts are the facts about expressions; see facts.go.
+	facts        []*fact
+	factsByEntry map[*snapshot.Entry][]*fact
+	// builtin are the groups with kinds that no CRD defines; see isAbout.
+	builtin map[string]bool
+	// shapes are the types of objects, and checkers the type checkers based on them.
+	shapes   map[string]*apiservercel.DeclType
+	checkers map[string]*expression.Typed
+}
+
+// place is the place of a finding.
+type place struct {
+	object Object
+	path   []any
+}
+
+// at returns a place in an entry.
+func at(e *registration.Entry, path ...any) place {
+	o := place{object: objectOf(e)}
+	switch e.Source {
+	case registration.Mutating, registration.Validating:
+		o.path = []any{"webhooks", e.Index}
+	case registration.External:
+		o.path = []any{"externalAdmissionHooks", e.Index}
+	case registration.Initializing:
+		o.path = []any{"initializers", e.Index}
+	default:
+		o.path = []any{"spec"}
+	}
+	o.path = append(o.path, path...)
+	return o
+}
+
+func objectOf(e *registration.Entry) Object {
+	return Object{Kind: e.Source.String(), Name: e.Configuration}
+}
+
+// wanted reports whether findings about an object are wanted: the object is not patched, and Options.About selects
+// it.
+func (p *pass) wanted(o Object) bool { return p.Patched[o] == "" && (p.about == nil || p.about(o)) }
+
+// finds adds a finding of the rule's own level.
+func (p *pass) finds(where place, format string, args ...any) {
+	p.findsAs(p.rule.Level, where, format, args...)
+}
+
+// findsAs adds a finding of another level.
+func (p *pass) findsAs(level report.Level, where place, format string, args ...any) {
+	if !p.wanted(where.object) {
+		return
+	}
+	p.report.Findings = append(p.report.Findings, Fault{
+		Rule: p.rule, Level: level, Message: fmt.Sprintf(format, args...), Object: where.object, Path: where.path,
+	})
+}
+
+// findsCause adds one of several findings with a common cause. The report has the first of these findings, which
+// names the others.
+func (p *pass) findsCause(level report.Level, where place, cause, who, format string, args ...any) {
+	before := len(p.report.Findings)
+	p.findsAs(level, where, format, args...)
+	if len(p.report.Findings) > before {
+		f := &p.report.Findings[before]
+		f.cause, f.who = cause, who
+	}
+}
+
+// merge merges findings with a common cause into one.
+func merge(findings []Fault) []Fault {
+	type key struct {
+		rule  *Rule
+		level report.Level
+		cause string
+	}
+	first, others := map[key]int{}, map[key][]string{}
+	merged := findings[:0]
+	for _, f := range findings {
+		k := key{f.Rule, f.Level, f.cause}
+		if _, ok := first[k]; ok && f.cause != "" {
+			others[k] = append(others[k], f.who)
+			continue
+		}
+		if f.cause != "" {
+			first[k] = len(merged)
+		}
+		merged = append(merged, f)
+	}
+	for k, names := range others {
+		merged[first[k]].Message += "; the same holds for " + few(names)
+	}
+	return merged
+}
+
+// misses notes a part of the World that the rule needs and cannot see.
+func (p *pass) misses(format string, args ...any) { p.unseen[fmt.Sprintf(format, args...)] = true }
+
+// sum sorts the report.
+func (p *pass) sum() {
+	rank := func(l report.Level) int { return slices.Index([]report.Level{Error, Warning, Note}, l) }
+	places := map[*Rule]int{}
+	for i, r := range p.report.Checked {
+		places[r] = i
+	}
+	slices.SortStableFunc(p.report.Findings, func(a, b Fault) int {
+		return cmp.Or(rank(a.Level)-rank(b.Level), places[a.Rule]-places[b.Rule],
+			compareObjects(a.Object, b.Object), comparePaths(a.Path, b.Path))
+	})
+	p.report.Findings = merge(p.report.Findings)
+	for _, source := range slices.Sorted(maps.Keys(p.Hidden)) {
+		p.report.Unseen = append(p.report.Unseen, fmt.Sprintf("%s: %s", source.Descriptor().Resource, p.Hidden[source]))
+	}
+	for _, part := range slices.Sorted(maps.Keys(p.Unseen)) {
+		var names []string
+		for _, r := range p.report.Checked {
+			if slices.Contains(r.Reads, part) {
+				names = append(names, r.ID)
+			}
+		}
+		if len(names) > 0 {
+			p.report.Unseen = append(p.report.Unseen, fmt.Sprintf("%s: %s (%s)", part, p.Unseen[part], strings.Join(names, ", ")))
+		}
+	}
+	for _, o := range slices.SortedFunc(maps.Keys(p.Patched), compareObjects) {
+		p.misses("%s: %s changes it; give the command what 'kubectl kustomize %s' makes, as -", o, p.Patched[o], path.Dir(p.Patched[o]))
+	}
+	if p.Partial {
+		p.report.Unseen = append(p.report.Unseen, "what is in no file: it may exist all the same")
+	}
+	if u := p.Upgrade; u != nil && u.Known.LessThan(u.To) {
+		p.misses("what Kubernetes %s newly serves: the data here is of %s, with the removals that were planned then", minor(u.To), minor(u.Known))
+	}
+	p.report.Unseen = append(p.report.Unseen, slices.Sorted(maps.Keys(p.unseen))...)
+}
+
+func compareObjects(a, b Object) int { return strings.Compare(a.String(), b.String()) }
+
+func comparePaths(a, b []any) int {
+	return slices.CompareFunc(a, b, func(x, y any) int {
+		if n, ok := x.(int); ok {
+			if m, ok := y.(int); ok {
+				return n - m
+			}
+		}
+		return cmp.Compare(fmt.Sprint(x), fmt.Sprint(y))
+	})
+}
+
+// webhooks calls f for every webhook for which findings are wanted.
+func (p *pass) webhooks(f func(*snapshot.Entry)) {
+	for _, source := range hooks {
+		for _, e := range p.Snapshot.Entries(source) {
+			if p.wanted(objectOf(e.Entry)) {
+				f(e)
+			}
+		}
+	}
+}
+
+// entries calls f for every entry of any source for which findings are wanted.
+func (p *pass) entries(f func(*snapshot.Entry)) {
+	for _, d := range registration.Sources() {
+		for _, e := range p.Snapshot.Entries(d.Source) {
+			if p.wanted(objectOf(e.Entry)) {
+				f(e)
+			}
+		}
+	}
+}
+
+// eachWebhook, eachEntry, eachClient and eachFact return checks that call check for each webhook, entry, client or
+// expression.
+func eachWebhook(check func(*pass, *snapshot.Entry)) func(*pass) {
+	return func(p *pass) { p.webhooks(func(e *snapshot.Entry) { check(p, e) }) }
+}
+
+func eachEntry(check func(*pass, *snapshot.Entry)) func(*pass) {
+	return func(p *pass) { p.entries(func(e *snapshot.Entry) { check(p, e) }) }
+}
+
+func eachClient(check func(*pass, *client)) func(*pass) {
+	return func(p *pass) {
+		for _, c := range p.clients() {
+			check(p, &c)
+		}
+	}
+}
+
+func eachFact(check func(*pass, *fact)) func(*pass) {
+	return func(p *pass) {
+		for _, f := range p.analyses() {
+			check(p, f)
+		}
+	}
+}
+
+// isWanted is wanted for an entry.
+func (p *pass) isWanted(e *snapshot.Entry) bool { return p.wanted(objectOf(e.Entry)) }
+
+// failsClosed reports whether a request is rejected when the webhook cannot be called.
+func failsClosed(e *snapshot.Entry) bool { return e.FailurePolicy == registration.Fail }
+
+// serviceOf returns the service of a webhook that runs in the cluster; ok is false for a webhook outside of the
+// cluster.
+func (w *World) serviceOf(c *registration.ClientConfig) (name types.NamespacedName, ok bool) {
+	name, ok = namedService(c)
+	if ok && w.Elsewhere != nil && w.Elsewhere(name) {
+		return types.NamespacedName{}, false
+	}
+	return name, ok
+}
+
+// namedService returns the service that a webhook names; ok is false if it names none. A URL may name a service,
+// too.
+func namedService(c *registration.ClientConfig) (name types.NamespacedName, ok bool) {
+	if s := c.Service; s != nil {
+		return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, true
+	}
+	host := addressOf(c).Host
+	for _, suffix := range []string{".svc", ".svc.cluster.local"} {
+		if rest, found := strings.CutSuffix(host, suffix); found {
+			if service, namespace, found := strings.Cut(rest, "."); found && !strings.Contains(namespace, ".") {
+				return types.NamespacedName{Namespace: namespace, Name: service}, true
+			}
+		}
+	}
+	return name, false
+}
+
+// addressOf returns the address of a webhook.
+func addressOf(c *registration.ClientConfig) Address {
+	if s := c.Service; s != nil {
+		return Address{s.Name + "." + s.Namespace + ".svc", int(cmp.Or(s.Port, 443))}
+	}
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return Address{}
+	}
+	a := Address{Host: u.Hostname(), Port: 443}
+	if n, err := strconv.Atoi(u.Port()); err == nil {
+		a.Port = n
+	}
+	return a
+}
+
+// String returns the address in the form for dialling.
+func (a Address) String() string { return net.JoinHostPort(a.Host, strconv.Itoa(a.Port)) }
+
+// unless returns the end of a message about a finding that depends on a part that cannot be seen.
+func unless(unsure string) string {
+	if unsure == "" {
+		return ""
+	}
+	return "; it depends on what cannot be seen: " + unsure
+}
+
+// and joins words: a, b and c.
+func and(words []string) string {
+	switch n := len(words); n {
+	case 0:
+		return ""
+	case 1:
+		return words[0]
+	default:
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
+}
+
+// few joins at most four words, and counts the rest.
+func few(words []string) string {
+	if len(words) > 4 {
+		words = append(slices.Clone(words[:3]), fmt.Sprintf("%d more", len(words)-3))
+	}
+	return and(words)
+}

@@ -1,0 +1,119 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
+)
+
+// The levels of rules and findings.
+const (
+	Error   = report.Error
+	Warning = report.Warning
+	Note    = report.Note
+)
+
+// Rule finds one kind of fault.
+type Rule struct {
+	// ID names the rule. It does not change.
+	ID string
+	// Level is the level of its most severe findings.
+	Level report.Level
+	// Title describes the fault in one sentence, Why its consequences, and Fix the remedy. The
+	// texts and the examples are in a file of the directory rules.
+	Title, Why, Fix string
+	// Advice is the anchor of the section of the Kubernetes page "Admission Webhook Good Practices"
+	// that the rule checks; empty if the page does not have it.
+	Advice string
+	// Reads are the parts of the World that the rule reads in addition to the registrations.
+	Reads []Part
+	// Fails is an example file that breaks the rule, and Passes an example without findings.
+	Fails, Passes string
+	// OnWrite is set if a server can check the rule cheaply with data that it has: a client that
+	// writes a registration gets the errors as warnings.
+	OnWrite bool
+	// Upgrade is set if the rule runs only with an Upgrade in the World.
+	Upgrade bool
+
+	check func(*pass)
+}
+
+// Object identifies the object of a finding.
+type Object struct {
+	Kind, Namespace, Name string
+}
+
+// String returns KIND/NAME or KIND/NAMESPACE/NAME.
+func (o Object) String() string {
+	if o.Namespace == "" {
+		return o.Kind + "/" + o.Name
+	}
+	return o.Kind + "/" + o.Namespace + "/" + o.Name
+}
+
+// Fault is one place where a rule is broken.
+type Fault struct {
+	Rule  *Rule
+	Level report.Level
+	// Message is one sentence or two, without a full stop at the end.
+	Message string
+	// Object is the object with the fault. Path is the place in it: names of fields and indexes of
+	// lists.
+	Object Object
+	Path   []any
+
+	// cause, if set, is the common cause of several findings. They are merged into one finding that
+	// lists the who of the others.
+	cause, who string
+}
+
+// At returns the finding of a report: the fault, at a place of a file. The place is empty if the
+// object is in no file.
+func (f *Fault) At(file string, line, column int) report.Finding {
+	return report.Finding{
+		Level: f.Level, Rule: f.Rule.ID, Object: f.Object.String(), Field: f.Field(), Message: f.Message + ".",
+		File: file, Line: line, Column: column,
+	}
+}
+
+// Field returns the path in the form webhooks[0].rules[1].
+func (f *Fault) Field() string { return pathText(f.Path) }
+
+func pathText(path []any) string {
+	var b strings.Builder
+	for _, step := range path {
+		switch step := step.(type) {
+		case int:
+			fmt.Fprintf(&b, "[%d]", step)
+		default:
+			if b.Len() > 0 {
+				b.WriteByte('.')
+			}
+			fmt.Fprint(&b, step)
+		}
+	}
+	return b.String()
+}
+
+// Rules returns all rules, in the order of the documentation. The caller must not change them.
+func Rules() []*Rule {
+	describe()
+	return rules
+}
+
+// RulesOnWrite returns the rules that are marked OnWrite.
+func RulesOnWrite() []*Rule {
+	return slices.DeleteFunc(slices.Clone(Rules()), func(r *Rule) bool { return !r.OnWrite })
+}
+
+// Find returns a rule by its ID, nil if there is none.
+func Find(id string) *Rule {
+	for _, r := range Rules() {
+		if r.ID == id {
+			return r
+		}
+	}
+	return nil
+}

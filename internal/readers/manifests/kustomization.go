@@ -1,0 +1,164 @@
+package manifests
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/internal/kit/aliases"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
+)
+
+// isKustomization reports whether a file configures kustomize.
+func isKustomization(path string) bool {
+	return slices.Contains([]string{"kustomization.yaml", "kustomization.yml", "Kustomization"}, filepath.Base(path))
+}
+
+// kustomization records a kustomization, and its patches, which are parts of objects.
+func (r *reader) kustomization(path string) {
+	dir := filepath.Dir(path)
+	r.set.Notes = append(r.set.Notes, Note{File: path, Message: "a kustomization is not built: " + made("kubectl kustomize", dir)})
+	data, err := files.Read(path, files.Configuration)
+	if err != nil {
+		r.set.Problems = append(r.set.Problems, Problem{File: path, Message: files.Cause(err).Error()})
+		return
+	}
+	var content struct {
+		Resources, Bases, Components []string
+		Patches                      []patch
+		PatchesJSON6902              []patch  `json:"patchesJson6902"`
+		PatchesStrategicMerge        []string `json:"patchesStrategicMerge"`
+		Replacements                 []struct{ Targets []struct{ Select about } }
+	}
+	if err = aliases.Check(data, files.Configuration); err == nil {
+		err = yaml.Unmarshal(data, &content)
+	}
+	if err != nil {
+		r.set.Problems = append(r.set.Problems, Problem{File: path, Line: max(1, LineOf(err)), Message: strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")})
+		return
+	}
+	for _, one := range slices.Concat(content.Resources, content.Bases, content.Components) {
+		r.resources[dir] = append(r.resources[dir], filepath.Join(dir, filepath.FromSlash(one)))
+	}
+	patches := slices.Concat(content.Patches, content.PatchesJSON6902)
+	for _, one := range content.PatchesStrategicMerge {
+		if strings.Contains(one, "\n") {
+			patches = append(patches, patch{Patch: one})
+		} else {
+			patches = append(patches, patch{Path: one})
+		}
+	}
+	read := map[string][]Patch{}
+	for _, p := range patches {
+		if p.Path != "" {
+			name := filepath.Join(dir, filepath.FromSlash(p.Path))
+			r.patches[name] = path
+			// Many patches may refer to one file.
+			of, known := read[name]
+			if !known {
+				if data, err := files.ReadFound(name, files.Configuration, dir); err == nil {
+					of = changed(string(data))
+				}
+				read[name] = of
+			}
+			r.changes(path, &p, of)
+			continue
+		}
+		r.changes(path, &p, changed(p.Patch))
+	}
+	for _, replacement := range content.Replacements {
+		for _, target := range replacement.Targets {
+			r.set.Patched = append(r.set.Patched, Patch{Kustomization: path, about: target.Select})
+		}
+	}
+}
+
+// patch is a patch in a kustomization.
+type patch struct {
+	Path, Patch string
+	Target      *about
+}
+
+// about selects the objects of a patch. Empty names match any.
+type about struct{ Kind, Name string }
+
+// Patch records that a kustomization changes an object: more than its metadata, or its annotations.
+type Patch struct {
+	// Kustomization is the kustomization file.
+	Kustomization string
+	// Annotations are the new annotations if nothing else is changed; otherwise nil.
+	Annotations map[string]string
+	about
+	// files are the files that the kustomization builds on.
+	files map[string]bool
+}
+
+// Changes reports whether the patch changes an object. The kustomization may add a prefix to the object's name.
+func (p *Patch) Changes(o *Object) bool {
+	return p.files[filepath.Clean(o.File)] && o.Content["kind"] == p.Kind && (p.Name == "" || strings.HasSuffix(p.Name, o.Name()))
+}
+
+// builtOn returns the files that the kustomization of a directory builds on, directly and through other
+// kustomizations.
+func (r *reader) builtOn(dir string) map[string]bool {
+	found, waiting := map[string]bool{}, []string{dir}
+	for len(waiting) > 0 {
+		next := waiting[0]
+		waiting = waiting[1:]
+		if !found[next] {
+			found[next] = true
+			waiting = append(waiting, r.resources[next]...)
+		}
+	}
+	return found
+}
+
+// changes records the objects that a patch changes. of are the objects that its text changes.
+func (r *reader) changes(kustomization string, p *patch, of []Patch) {
+	for _, to := range of {
+		if p.Target != nil {
+			to.about = *p.Target
+		}
+		if to.Kustomization = kustomization; to.Kind != "" {
+			r.set.Patched = append(r.set.Patched, to)
+		}
+	}
+}
+
+// changed returns the objects that the text of a patch changes, if it changes more than their metadata, or sets
+// annotations. A JSON patch names none.
+func changed(text string) (list []Patch) {
+	for _, part := range split([]byte(text)) {
+		var content any
+		if aliases.Check(part.text, files.Configuration) != nil || yaml.Unmarshal(part.text, &content) != nil {
+			continue
+		}
+		to, more := Patch{}, false
+		switch content := content.(type) {
+		case map[string]any:
+			to.Kind, _ = content["kind"].(string)
+			metadata, _ := content["metadata"].(map[string]any)
+			to.Name, _ = metadata["name"].(string)
+			to.Annotations, _, _ = unstructured.NestedStringMap(content, "metadata", "annotations")
+			for key := range content {
+				more = more || !slices.Contains([]string{"apiVersion", "kind", "metadata"}, key)
+			}
+		case []any:
+			for _, one := range content {
+				operation, _ := one.(map[string]any)
+				at, _ := operation["path"].(string)
+				more = more || !strings.HasPrefix(at, "/metadata/")
+			}
+		}
+		if more {
+			to.Annotations = nil
+		}
+		if more || to.Annotations != nil {
+			list = append(list, to)
+		}
+	}
+	return list
+}

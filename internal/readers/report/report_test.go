@@ -1,0 +1,183 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
+)
+
+// found is a report with every field set.
+var found = report.Report{
+	Tool: "gatehouse check", Version: "1.2.3", Title: "Check of 2 objects",
+	Rules: rules, Sums: []report.Sum{{Name: "rejected", N: 1}, {Name: "errors", N: 1}},
+	Findings: []report.Finding{
+		{Level: report.Error, Rule: "one", File: "a.yaml", Line: 3, Column: 5, Object: "Pod shop/web", Field: "spec.x", Message: "no, 100%", Cause: report.Cause{Plugin: "PodSecurity"}},
+		{Level: report.Note, Rule: "two", Message: "odd\nindeed", Remedy: "again: run"},
+	},
+	Suppressed: []report.Suppressed{{Finding: report.Finding{Level: report.Error, Rule: "one", Object: "Pod shop/old", Message: "known"}, Reason: "it goes soon", By: "a.yaml:1"}},
+	Kubernetes: "v1.37.2", VersionNote: "judged as 1.36", Notes: []string{"may not list services"}, Elsewhere: "cluster.yaml",
+	Data: map[string]string{"kind": "CheckReport"},
+	Resources: []report.Resource{
+		{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web", UID: "7", Policy: "images", Rule: "0", Result: "fail", Message: "no"},
+		{APIVersion: "v1", Kind: "Namespace", Name: "shop", Policy: "team", Result: "warn"},
+	},
+}
+
+func in(t *testing.T, r report.Report, format string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := r.Write(&b, format); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestFormatsForPrograms(t *testing.T) {
+	if diff := cmp.Diff(`::error file=a.yaml,line=3,col=5,title=one::Pod shop/web: spec.x: no, 100%25
+::notice title=two::odd%0Aindeed%0Aagain: run
+Check of 2 objects: 1 rejected, 1 errors
+`, in(t, found, "github")); diff != "" {
+		t.Errorf("github (-want +got):\n%s", diff)
+	}
+	var quality []struct {
+		Description, Severity, Fingerprint string
+		Location                           struct {
+			Path  string
+			Lines struct{ Begin int }
+		}
+	}
+	if err := json.Unmarshal([]byte(in(t, found, "gitlab")), &quality); err != nil {
+		t.Fatal(err)
+	}
+	if len(quality) != 2 || quality[0].Severity != "critical" || quality[0].Location.Lines.Begin != 3 ||
+		quality[1].Location.Path != "cluster.yaml" || quality[1].Location.Lines.Begin != 1 || quality[1].Fingerprint == "" {
+		t.Errorf("gitlab: %+v", quality)
+	}
+	log := in(t, found, "sarif")
+	for _, part := range []string{`"startColumn": 5`, `"semanticVersion": "1.2.3"`, `"text": "judged as 1.36"`, `"text": "may not list services"`, `"justification": "it goes soon"`} {
+		if !strings.Contains(log, part) {
+			t.Errorf("sarif has no %s:\n%s", part, log)
+		}
+	}
+	if got := in(t, found, "json"); got != "{\n    \"kind\": \"CheckReport\"\n}\n" {
+		t.Errorf("json: %s", got)
+	}
+	if err := found.Write(io.Discard, "yaml"); err == nil {
+		t.Error("yaml is no format, and there is no error")
+	}
+}
+
+// suites are the parts of a JUnit report that the tests read.
+type suites struct {
+	Tests    int `xml:"tests,attr"`
+	Failures int `xml:"failures,attr"`
+	Suites   []struct {
+		Name       string `xml:"name,attr"`
+		Skipped    int    `xml:"skipped,attr"`
+		Time       string `xml:"time,attr"`
+		Properties []struct {
+			Name  string `xml:"name,attr"`
+			Value string `xml:"value,attr"`
+		} `xml:"properties>property"`
+		Cases []struct {
+			Name    string `xml:"name,attr"`
+			Failure string `xml:"failure"`
+			Output  string `xml:"system-out"`
+		} `xml:"testcase"`
+	} `xml:"testsuite"`
+}
+
+func TestJUnit(t *testing.T) {
+	read := func(r report.Report) (s suites) {
+		if err := xml.Unmarshal([]byte(in(t, r, "junit")), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := read(found)
+	if s.Tests != 2 || s.Failures != 1 || len(s.Suites) != 2 || s.Suites[1].Name != "cluster.yaml" {
+		t.Fatalf("a report without cases: %+v", s)
+	}
+	if got := s.Suites[0].Cases[0].Failure; got != "a.yaml:3:5: Pod shop/web: spec.x: no, 100%" {
+		t.Errorf("the failure is %q", got)
+	}
+	if got := s.Suites[1].Cases[0]; got.Failure != "" || got.Output != "note: odd\nindeed" {
+		t.Errorf("a note is %+v", got)
+	}
+	if got := fmt.Sprint(s.Suites[0].Properties); got != "[{kubernetesVersion v1.37.2} {versionNote judged as 1.36}]" {
+		t.Errorf("the properties are %s", got)
+	}
+	with := found
+	with.Cases = []report.Case{
+		{Name: "a", File: "t.yaml", Seconds: 0.25}, {Name: "b", File: "t.yaml", Seconds: 0.5, Skipped: "needs a program"},
+		{Name: "c", File: "t.yaml", Rule: "fail", Failure: "no", Details: "no, because"},
+	}
+	s = read(with)
+	if s.Tests != 3 || s.Failures != 1 || len(s.Suites) != 1 || s.Suites[0].Skipped != 1 || s.Suites[0].Time != "0.7500" {
+		t.Errorf("a report with cases: %+v", s)
+	}
+}
+
+func TestPolicyReports(t *testing.T) {
+	many := found
+	for i := range 1001 {
+		many.Resources = append(many.Resources, report.Resource{APIVersion: "v1", Kind: "Pod", Namespace: "big", Name: fmt.Sprint(i), Policy: "images", Result: "fail"})
+	}
+	var got []string
+	for part := range strings.SplitSeq(strings.TrimPrefix(in(t, many, "policyreport"), "---\n"), "---\n") {
+		var r struct {
+			APIVersion, Kind string
+			Metadata         struct{ Name, Namespace string }
+			Summary          map[string]int
+			Results          []struct{ Message string }
+		}
+		if err := yaml.Unmarshal([]byte(part), &r); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprintf("%s %s/%s %d fail %d warn: %s", r.Kind, r.Metadata.Namespace, r.Metadata.Name, r.Summary["fail"], r.Summary["warn"], r.Results[0].Message))
+	}
+	want := []string{
+		"ClusterPolicyReport /gatehouse-audit 0 fail 1 warn: no message",
+		"PolicyReport big/gatehouse-audit 1000 fail 0 warn: no message",
+		"PolicyReport big/gatehouse-audit-2 1 fail 0 warn: no message",
+		"PolicyReport shop/gatehouse-audit 1 fail 0 warn: no",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("reports (-want +got):\n%s", diff)
+	}
+}
+
+// Every format returns the error of the writer.
+func TestAWriterThatFails(t *testing.T) {
+	for _, format := range []string{"json", "sarif", "junit", "github", "gitlab", "policyreport"} {
+		if err := found.Write(broken{}, format); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestCount(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		one  string
+		want string
+	}{{1, "policy", "1 policy"}, {2, "policy", "2 policies"}, {0, "key", "0 keys"}, {2, "object", "2 objects"}} {
+		if got := report.Count(c.n, c.one); got != c.want {
+			t.Errorf("%d %s: %s", c.n, c.one, got)
+		}
+	}
+}

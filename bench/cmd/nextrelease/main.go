@@ -1,5 +1,5 @@
 // Command nextrelease builds and tests a copy of the tree with another version of the Kubernetes modules, and reports
-// what a move to this version would have to change:
+// the necessary changes:
 //
 //	.ci/run next 1.37.2
 //
@@ -33,7 +33,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// tables are the packages with tests of what releases differ in: versions of kinds, fields, feature gates, flags.
+// tables are the packages with tests of differences between releases: versions of kinds, fields, feature gates, flags.
 var tables = []string{"./internal/kit/emulation/...", "./test/catalogtest/...", "./internal/server/api/catalog/...", "./internal/commands/cli/serving"}
 
 // shown bounds the lines of each part of the report.

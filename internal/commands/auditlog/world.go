@@ -272,7 +272,7 @@ func (c *conversion) plan() (p *plan.Plan, whole bool, err error) {
 		return nil, false, fmt.Errorf("the kind of %s is not known", about.Resource.GroupResource())
 	}
 	q := &offline.Request{
-		Operation: about.Operation, Kind: kind, Subresource: about.Subresource, Namespace: about.Namespace, Name: about.Name, DryRun: about.DryRun,
+		Operation: about.Operation, Kind: kind, Subresource: about.Subresource, Namespace: about.Namespace, Name: about.Name, DryRun: about.DryRun, Answered: true,
 		User: &user.DefaultInfo{Name: c.e.User.Username, UID: c.e.User.UID, Groups: c.e.User.Groups},
 	}
 	if u := c.e.ImpersonatedUser; u != nil {
@@ -283,8 +283,8 @@ func (c *conversion) plan() (p *plan.Plan, whole bool, err error) {
 	}
 	nothing := &unstructured.Unstructured{}
 	nothing.SetGroupVersionKind(kind.Kind)
-	if sent := kind.Takes(about.Subresource); !sent.Empty() && about.Operation == "CREATE" {
-		// For example the Eviction of a pod.
+	if sent := kind.Takes(about.Subresource); !sent.Empty() {
+		// For example the Eviction of a pod, or the Scale of a deployment.
 		nothing.SetGroupVersionKind(sent)
 	}
 	nothing.SetName(about.Name)

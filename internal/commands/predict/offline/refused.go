@@ -44,7 +44,7 @@ const (
 // before returns the checks that reject a request before admission. strict is the error of a strict decoder for the
 // object, nil if there is none; old is the stored object.
 func (w *World) before(ctx context.Context, q *Request, old *unstructured.Unstructured, strict error) (links []plan.Link) {
-	if !w.preparing {
+	if !w.prepares(q) {
 		return nil
 	}
 	if w.cluster != nil && q.Kind.Guessed && w.Kinds.incomplete == "" {
@@ -97,21 +97,21 @@ func (w *World) Refusal(ctx context.Context, q *Request, err error) *metav1.Stat
 // after returns the checks that reject a request after admission: for existing objects, and for faults of a CRD. old is
 // the stored object.
 func (w *World) after(ctx context.Context, q *Request, old *unstructured.Unstructured) (links []plan.Link) {
-	if defines := q.Kind.Kind.GroupKind() == definitions; w.preparing && defines && q.Object != nil && q.Subresource == "" {
+	if defines := q.Kind.Kind.GroupKind() == definitions; w.prepares(q) && defines && q.Object != nil && q.Subresource == "" {
 		if err := customresources.Accepts(ctx, q.Object, old); err != nil {
 			links = append(links, question.Refuses(plan.ValidationName, registration.ValidatingPass, err))
 		}
-	} else if d := w.Kinds.definition(q.Kind.Kind.GroupKind()); w.preparing && d != nil && d.unread != "" && q.Object != nil {
+	} else if d := w.Kinds.definition(q.Kind.Kind.GroupKind()); w.prepares(q) && d != nil && d.unread != "" && q.Object != nil {
 		links = append(links, question.Unknown(plan.ValidationName, registration.ValidatingPass, "the object is not validated: "+d.unread))
 	}
-	if w.preparing && w.cluster != nil && q.Operation == "CREATE" && catalog.Binds(q.Kind.Resource.GroupResource(), q.Subresource) {
+	if w.prepares(q) && w.cluster != nil && q.Operation == "CREATE" && catalog.Binds(q.Kind.Resource.GroupResource(), q.Subresource) {
 		pod, err := w.Stored(ctx, w.Kinds.Of(corev1.SchemeGroupVersion.WithKind("Pod")), q.Namespace, q.Name)
 		if err == nil {
 			err = unbound(pod)
 		}
 		return append(links, explain.Unbound(err)...)
 	}
-	if !w.preparing || w.cluster == nil || q.Operation != "CREATE" || q.Subresource != "" || q.Name == "" || q.Kind.Guessed || registration.IsVirtual(q.Kind.Resource.GroupResource()) {
+	if !w.prepares(q) || w.cluster == nil || q.Operation != "CREATE" || q.Subresource != "" || q.Name == "" || q.Kind.Guessed || registration.IsVirtual(q.Kind.Resource.GroupResource()) {
 		return links
 	}
 	_, err := w.Stored(ctx, q.Kind, q.Namespace, q.Name)
@@ -195,7 +195,7 @@ func (c *cluster) rights(access Access) authorizer.UnconditionalAuthorizer {
 // strict removes from the object of a request the fields that the server does not have, and returns the error of strict
 // field validation, which kubectl requests; nil if the server has all fields.
 func (w *World) strict(q *Request, object *unstructured.Unstructured) error {
-	if !w.preparing || object == nil || q.Operation == "CONNECT" {
+	if !w.prepares(q) || object == nil || q.Operation == "CONNECT" {
 		return nil
 	}
 	gvk := object.GroupVersionKind()

@@ -24,11 +24,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 )
 
-// prepares returns the server's preparation of a request's object between the passes of admission; nil if it is not
+// preparation returns the server's preparation of a request's object between the passes of admission; nil if it is not
 // known.
-func (w *World) prepares(q *Request, a apiadmission.Attributes) (catalog.Prepare, error) {
+func (w *World) preparation(q *Request, a apiadmission.Attributes) (catalog.Prepare, error) {
 	object, old := a.GetObject(), a.GetOldObject()
-	if !w.preparing || object == nil || old != nil && reflect.TypeOf(object) != reflect.TypeOf(old) {
+	if !w.prepares(q) || object == nil || old != nil && reflect.TypeOf(object) != reflect.TypeOf(old) {
 		return nil, nil
 	}
 	registry, err := catalog.Builtin(a)
@@ -184,11 +184,14 @@ func (r *registryReader) note(verb string, resource schema.GroupResource, err er
 // rules returns the rules in the CRD of a request's kind; nil if they are not known, or if the request has objects of
 // another kind.
 func (w *World) rules(q *Request) *customresources.Rules {
-	if d := w.Kinds.definition(q.Kind.Kind.GroupKind()); w.preparing && d != nil && (q.Subresource == "" || q.Subresource == "status") {
+	if d := w.Kinds.definition(q.Kind.Kind.GroupKind()); w.prepares(q) && d != nil && (q.Subresource == "" || q.Subresource == "status") {
 		return d.rules
 	}
 	return nil
 }
+
+// prepares reports whether a plan of the request prepares and validates its objects.
+func (w *World) prepares(q *Request) bool { return w.preparing && !q.Answered }
 
 // prepare enables the preparation of objects in plans. Clusters allow privileged containers, unless a server in this
 // process has already decided.

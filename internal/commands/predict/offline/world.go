@@ -111,6 +111,9 @@ type Request struct {
 	// Old is the stored object. If it is nil, World.Stored reads it.
 	Old    *unstructured.Unstructured
 	DryRun bool
+	// Answered reports that a server has answered the request, so that its objects, which may be known in parts only, are
+	// neither prepared nor validated, and the cluster's objects of today do not reject it.
+	Answered bool
 	// User may be nil. Access selects the user whose rights are checked.
 	User   user.Info
 	Access Access
@@ -174,7 +177,7 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 	if err != nil {
 		return nil, nil, err
 	}
-	if in.Prepare, err = w.prepares(q, attributes); err != nil {
+	if in.Prepare, err = w.preparation(q, attributes); err != nil {
 		return nil, nil, err
 	}
 	links = slices.Concat(w.before(ctx, q, old, strict), links, w.after(ctx, q, old))

@@ -41,6 +41,10 @@ type task struct {
 	dryRun bool
 	// lenient is the response with unknown fields ignored, if the object has any.
 	lenient *answer
+	// dependents are the accepted objects that controllers create for the object; only if webhooks are predicted.
+	dependents []dependent
+	// addresses maps the cluster IPs of sent that replace others to the cluster IPs of the file.
+	addresses map[string]string
 	// later are the paths of fields that the cluster's release does not have. They are removed from sent.
 	later []string
 	// serverSide reports whether server-side apply is used because kubectl apply cannot store the object.
@@ -67,6 +71,14 @@ const (
 // apply applies an object as kubectl does. The error reports that the server gave no response, or that the object
 // cannot be sent.
 func (r *run) apply(ctx context.Context, c *stage.Client, t *task) (*stage.Answer, error) {
+	a, err := r.send(ctx, c, t)
+	if a != nil {
+		t.restoreAddresses(a)
+	}
+	return a, err
+}
+
+func (r *run) send(ctx context.Context, c *stage.Client, t *task) (*stage.Answer, error) {
 	if r.ServerSide || t.serverSide {
 		if r.Old != nil && !t.removed {
 			// The response does not show whether the object changed.
@@ -192,7 +204,7 @@ func (r *run) alone(ctx context.Context, t *task, variants []*task) *stage.Answe
 		return nil
 	}
 	accepted := &stage.Answer{Code: a.Code, Body: a.Body}
-	if a.Tried != nil && offline.IsWorkload(t.kind.Kind.GroupKind()) {
+	if a.Tried != nil && (r.predicting || offline.IsWorkload(t.kind.Kind.GroupKind())) {
 		if accepted.Body, err = a.Tried.Encode(a.Tried.Object); err != nil {
 			return nil
 		}

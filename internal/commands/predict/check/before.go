@@ -143,6 +143,7 @@ func (r *run) planOld(restored []*unstructured.Unstructured) {
 			continue
 		}
 		t.phase = stage.PhaseOf(t.sent, paramKinds)
+		r.replaceAddresses(t)
 		t.skipped = r.skips(t)
 		kind := t.sent.GroupVersionKind().GroupKind()
 		t.restored = known[identity{kind, t.namespace, t.name}] || known[identity{kind, cmp.Or(t.namespace, r.Namespace), t.name}]
@@ -268,11 +269,19 @@ func (r *run) remove(ctx context.Context, judging bool) error {
 		t.result = r.report.add(t)
 		r.removed = append(r.removed, t)
 		// The objects depend on one another, so they are deleted one by one.
+		if r.predicting {
+			current, err := r.admin.Do(ctx, stage.Request{Method: http.MethodGet, Path: t.path()})
+			if err != nil {
+				return err
+			}
+			t.current = current.Body
+		}
 		q := stage.Request{Method: http.MethodDelete, Path: t.path(), Query: map[string][]string{"propagationPolicy": {"Background"}}}
 		a, err := r.user.Do(ctx, q)
 		if err != nil {
 			return err
 		}
+		t.restoreAddresses(a)
 		t.answer = r.read(a)
 	}
 	if !any || !judging {
@@ -280,6 +289,9 @@ func (r *run) remove(ctx context.Context, judging bool) error {
 	}
 	return r.stage.CaughtUp(ctx)
 }
+
+// deletionRejected begins the message of a rejected deletion.
+const deletionRejected = "the deletion would be rejected: "
 
 // judgedRemovals reports the server's responses to the deletions, and the objects deleted together with a namespace or
 // CRD.
@@ -290,7 +302,7 @@ func (r *run) judgedRemovals() {
 		for i := range r.report.Findings[found:] {
 			f := &r.report.Findings[found+i]
 			if f.Level == report.Error {
-				f.Message = "the deletion would be rejected: " + f.Message
+				f.Message = deletionRejected + f.Message
 			} else {
 				f.Message = "the deletion: " + f.Message
 			}

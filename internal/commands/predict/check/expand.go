@@ -65,7 +65,7 @@ func (r *run) dependents(ctx context.Context, t *task) (findings []func(), err e
 		kind, controller := r.stage.Kinds().Of(d.Object.GroupVersionKind()), r.stage.Client(d.By.GetName(), d.By.GetGroups())
 		q := stage.Request{Method: http.MethodPost, Path: stage.Collection(kind, t.namespace), ContentType: stage.JSON, Body: stage.Encode(d.Object.Object)}
 		q.Query = map[string][]string{"dryRun": {metav1.DryRunAll}}
-		if !r.Call && !r.seesManagers {
+		if !r.Call && !r.seesManagers && !r.predicting {
 			if a, err := controller.Judge(ctx, kind, t.namespace, q.Query, q.Body); err == nil && a.OK() {
 				continue
 			}
@@ -73,6 +73,14 @@ func (r *run) dependents(ctx context.Context, t *task) (findings []func(), err e
 		a, err := controller.Do(ctx, q)
 		if err != nil {
 			return nil, err
+		}
+		if a.OK() && r.predicting {
+			admitted := dependent{*d}
+			if u := (&unstructured.Unstructured{}); u.UnmarshalJSON(a.Body) == nil {
+				u.SetResourceVersion("")
+				admitted.Object = u
+			}
+			t.dependents = append(t.dependents, admitted)
 		}
 		if !a.OK() {
 			causes := r.read(a).denials
@@ -82,7 +90,7 @@ func (r *run) dependents(ctx context.Context, t *task) (findings []func(), err e
 			for i := range causes {
 				cause := &causes[i]
 				field := strings.Join(d.Template, ".")
-				message := fmt.Sprintf("the %s that the controller of %s creates would be rejected: %s", d.Object.GetKind(), d.Of, cause.message)
+				message := (&dependent{*d}).rejected(cause.message)
 				findings = append(findings, func() {
 					r.report.findCause(t, report.Error, cause.Rule(ruleDependent), field, message, cause.Cause)
 				})
@@ -90,4 +98,12 @@ func (r *run) dependents(ctx context.Context, t *task) (findings []func(), err e
 		}
 	}
 	return findings, nil
+}
+
+// dependent is an object that a controller creates for a workload, as admission changed it.
+type dependent struct{ offline.Dependent }
+
+// rejected returns the message of a finding for the reason of its rejection.
+func (d *dependent) rejected(why string) string {
+	return fmt.Sprintf("the %s that the controller of %s creates would be rejected: %s", d.Object.GetKind(), d.Of, why)
 }

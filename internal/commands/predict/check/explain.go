@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -17,6 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
 
 // explain predicts which webhooks would be called for the objects that were accepted without them, and which
@@ -54,6 +57,11 @@ func (r *run) explain(ctx context.Context) error {
 	return nil
 }
 
+// predicts reports whether an object is a registration of webhooks or initializers that are predicted.
+func (r *run) predicts(u *unstructured.Unstructured) bool {
+	return u.GroupVersionKind().Group == registration.GroupName && r.explains(u)
+}
+
 // explains reports whether a registration is predicted because it did not act in this server.
 func (r *run) explains(o runtime.Object) bool {
 	switch o.GetObjectKind().GroupVersionKind().Kind {
@@ -72,36 +80,32 @@ func (r *run) planned(t *task) {
 	}
 }
 
-// calls notes which webhooks would be called for an object.
+// calls records the webhooks that would be called for an object, and the rejections that need no call.
 func (r *run) calls(ctx context.Context, world *offline.World, t *task) error {
-	q := &offline.Request{Operation: "CREATE", Kind: t.kind, Namespace: t.namespace, Name: t.name, Object: t.sent}
+	q := &offline.Request{Operation: "CREATE", Kind: t.kind, Namespace: t.namespace, Name: t.name, Object: t.read(t.answer.Body)}
 	switch {
 	case t.removed:
-		q.Operation, q.Object, q.Old = "DELETE", nil, t.sent
+		q.Operation, q.Object, q.Old = "DELETE", nil, t.read(t.current)
 	case t.stored:
-		q.Operation, q.Old = "UPDATE", t.sent
-		if old := (&unstructured.Unstructured{}); len(t.current) > 0 && old.UnmarshalJSON(t.current) == nil && old.GroupVersionKind() == t.sent.GroupVersionKind() {
-			q.Old = old
-		}
+		q.Operation, q.Old = "UPDATE", t.read(t.current)
+	default:
+		q.Object.SetResourceVersion("")
 	}
 	if r.As != "" {
 		q.User = &user.DefaultInfo{Name: r.As, Groups: append(slices.Clone(r.Groups), user.AllAuthenticated)}
 	}
-	p, err := world.Plan(ctx, q)
-	if err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.report.Notes = append(r.report.Notes, fmt.Sprintf("the webhooks of %s at %s:%d: %v", t.result.Title(), t.object.File, t.object.Line, err))
-		return nil
+	p, err := r.planFor(ctx, world, t, q)
+	if p == nil {
+		return err
 	}
 	for s := range p.Acting() {
 		call := Call{Webhook: s.Entry.String(), Plugin: s.Plugin, FailurePolicy: s.FailurePolicy}
-		switch s.Effect {
-		case plan.Call, plan.Pend:
-		case plan.Undecided, plan.Reject, plan.Ignored:
+		switch {
+		case s.Effect == plan.Call || s.Effect == plan.Pend:
+		case s.Effect == plan.Reject && !r.appliedBefore(t, s.Entry):
+			r.rejectUncalled(t, p, s)
+			continue
+		case s.Effect == plan.Undecided || s.Effect == plan.Reject || s.Effect == plan.Ignored:
 			if s.Reason != nil {
 				call.Unknown = s.Reason.Message
 			}
@@ -110,7 +114,82 @@ func (r *run) calls(ctx context.Context, world *offline.World, t *task) error {
 		}
 		t.result.Webhooks = append(t.result.Webhooks, call)
 	}
+	for i := range t.dependents {
+		d := &t.dependents[i]
+		q := &offline.Request{Operation: "CREATE", Kind: r.stage.Kinds().Of(d.Object.GroupVersionKind()), Namespace: t.namespace, Name: d.Object.GetName(), Object: d.Object, User: d.By}
+		p, err := r.planFor(ctx, world, t, q)
+		if p == nil {
+			return err
+		}
+		for s := range p.Acting() {
+			if s.Effect == plan.Reject {
+				cause := causeOf(s)
+				r.mu.Lock()
+				r.report.findCause(t, report.Error, cause.Rule(ruleDependent), strings.Join(d.Template, "."), d.rejected(s.Reason.Message), cause)
+				r.mu.Unlock()
+				break
+			}
+		}
+	}
 	return nil
+}
+
+// planFor plans a request. If that is not possible, the plan is nil and the report has a note; the error reports the
+// end of ctx.
+func (r *run) planFor(ctx context.Context, world *offline.World, t *task, q *offline.Request) (*plan.Plan, error) {
+	p, err := world.Plan(ctx, q)
+	if err == nil {
+		return p, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report.Notes = append(r.report.Notes, fmt.Sprintf("the webhooks of %s at %s:%d: %v", t.result.Title(), t.object.File, t.object.Line, err))
+	return nil, nil
+}
+
+// read returns the object of a response, as the later plugins of admission see it. For a response without the object,
+// such as a Status, it returns a copy of the sent object.
+func (t *task) read(body []byte) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	if len(body) > 0 && u.UnmarshalJSON(body) == nil && u.GroupVersionKind() == t.sent.GroupVersionKind() {
+		return u
+	}
+	return t.sent.DeepCopy()
+}
+
+// appliedBefore reports whether an object of the files is applied before a registration of the files, so that the
+// registration does not decide about it.
+func (r *run) appliedBefore(t *task, e *plan.Entry) bool {
+	return !t.removed && t.phase <= stage.Registrations && slices.ContainsFunc(r.tasks, func(other *task) bool {
+		return other.phase == stage.Registrations && !other.stored && other.name == e.Configuration && other.sent.GetKind() == e.Kind
+	})
+}
+
+// rejectUncalled reports the rejection of an object by a step of its plan.
+func (r *run) rejectUncalled(t *task, p *plan.Plan, s *plan.Step) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	message := cmp.Or(p.Rejection, s.Reason.Message)
+	if p.UpToMutation() {
+		message += ", unless a mutating webhook changes the object"
+	}
+	cause := causeOf(s)
+	t.result.Verdict, t.result.Message, t.result.Cause = Rejected, message, cause
+	if s.Reason.Code == plan.ConditionFailed.String() {
+		t.result.Code, t.result.Reason = http.StatusForbidden, string(metav1.StatusReasonForbidden)
+	}
+	if t.removed {
+		message = deletionRejected + message
+	}
+	r.report.findCause(t, report.Error, cause.Rule(ruleDenied), "", message, cause)
+}
+
+// causeOf returns the webhook of a step as a cause.
+func causeOf(s *plan.Step) report.Cause {
+	return report.Cause{Plugin: s.Plugin, Webhook: s.Entry.String()}
 }
 
 // countWebhooks counts, for each webhook, the objects for which it would be called.

@@ -47,6 +47,11 @@ type run struct {
 	groups map[string]bool
 	// seesManagers reports whether a registration reads managed fields, which are only set by a handler.
 	seesManagers bool
+	// predicting reports whether there are webhooks or initializers whose calls are predicted. The objects of responses
+	// are kept for that.
+	predicting bool
+	// addresses replaces cluster IPs; nil if no service needs that.
+	addresses *addresses
 	// mu guards the notes of the report while objects are explained, and done.
 	mu sync.Mutex
 	// done counts the finished objects in the part of the check named by doing.
@@ -119,6 +124,7 @@ func (r *run) applyInOrder(ctx context.Context) error {
 			r.report.judged(t)
 		}
 	}
+	r.secondAddresses()
 	r.needServerSide()
 	r.judgedRemovals()
 	if r.Old != nil {
@@ -136,6 +142,7 @@ func (r *run) plan() {
 	paramKinds := stage.ParamKinds(r.Set.Unstructured())
 	r.groups = map[string]bool{}
 	r.seesManagers = slices.ContainsFunc(r.Snapshot.Objects(), seesManagers)
+	r.predicting = slices.ContainsFunc(slices.Concat(r.Snapshot.Objects(), r.Set.Unstructured()), r.predicts)
 	for _, o := range r.Set.Objects {
 		if text(o.Content, "kind") == "CustomResourceDefinition" {
 			r.groups[text(o.Content, "spec", "group")] = true
@@ -149,7 +156,7 @@ func (r *run) plan() {
 		if t.skipped = r.skips(t); t.skipped {
 			t.result.Verdict = NotJudged
 		}
-		r.freeAddresses(t)
+		r.replaceAddresses(t)
 		t.serverSide = !r.ServerSide && tooLongForApply(t.sent)
 		r.tasks = append(r.tasks, t)
 	}
@@ -258,7 +265,7 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 		return nil
 	}
 	t.answer = r.read(a)
-	if !r.Diff && r.Old == nil && !offline.IsWorkload(t.kind.Kind.GroupKind()) {
+	if !r.Diff && r.Old == nil && !r.predicting && !offline.IsWorkload(t.kind.Kind.GroupKind()) {
 		// The object is not needed any more.
 		defer func() { t.answer.Body = nil }()
 	}

@@ -131,6 +131,26 @@ func sparedByNamespace(u *unstructured.Unstructured, traces []*v1alpha1.Admissio
 	return list
 }
 
+// Alike groups namespaces whose examples differ in the name of the namespace only. The first namespace of a group has
+// the most requests.
+func Alike(list []Namespace) (groups [][]Namespace) {
+	places := map[string]int{}
+	for _, n := range list {
+		key := n.Example
+		if n.Namespace != "" {
+			key = strings.ReplaceAll(key, n.Namespace, "")
+		}
+		i, known := places[key]
+		if !known {
+			i = len(groups)
+			places[key] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], n)
+	}
+	return groups
+}
+
 // count adds the effects that an object would have had on the request of a trace, and reports whether
 // there are any. A request is counted once. The example is a rejection, if there is one.
 func (n *Namespace) count(t *v1alpha1.AdmissionTrace, acts iter.Seq[trace.Act]) bool {

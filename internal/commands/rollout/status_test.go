@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,5 +35,23 @@ func TestRolloutCountsWhatWouldHaveHappened(t *testing.T) {
 	}
 	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// Namespaces with the same example form a group, whatever their names.
+func TestNamespacesAreGrouped(t *testing.T) {
+	var got []string
+	for _, group := range Alike([]Namespace{
+		{Namespace: "a", Example: "no owner"}, {Namespace: "b", Example: "b has no owner"}, {Namespace: "c", Example: "no owner"},
+		{Namespace: "d", Example: "d has no owner"}, {Example: "no owner"},
+	}) {
+		names := ""
+		for _, n := range group {
+			names += n.Namespace + "."
+		}
+		got = append(got, names)
+	}
+	if want := []string{"a.c..", "b.d."}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

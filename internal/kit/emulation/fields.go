@@ -111,8 +111,7 @@ func (f *Fields) remove(value any, of reflect.Type, path string, later *[]string
 		var members map[string]reflect.Type
 		switch of.Kind() {
 		case reflect.Struct:
-			members = map[string]reflect.Type{}
-			membersOf(of, members)
+			members = Members(of)
 		case reflect.Map:
 		default:
 			return
@@ -140,8 +139,9 @@ func typeName(of reflect.Type) string {
 	return strings.TrimPrefix(of.PkgPath(), "k8s.io/api/") + "." + of.Name()
 }
 
-// membersOf adds the types of a struct's JSON members.
-func membersOf(of reflect.Type, members map[string]reflect.Type) {
+// Members returns the types of a struct's JSON members.
+func Members(of reflect.Type) map[string]reflect.Type {
+	members := map[string]reflect.Type{}
 	for i := range of.NumField() {
 		field := of.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -149,7 +149,8 @@ func membersOf(of reflect.Type, members map[string]reflect.Type) {
 		case name != "" && name != "-":
 			members[name] = field.Type
 		case name == "" && field.Anonymous && field.Type.Kind() == reflect.Struct:
-			membersOf(field.Type, members)
+			maps.Copy(members, Members(field.Type))
 		}
 	}
+	return members
 }

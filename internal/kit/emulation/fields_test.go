@@ -81,8 +81,7 @@ func TestTheListOfFieldsIsOfThisRelease(t *testing.T) {
 			// No server serves the group of the type.
 			continue
 		}
-		members := map[string]reflect.Type{}
-		membersOf(of, members)
+		members := Members(of)
 		last := map[string]bool{}
 		for _, c := range list {
 			last[c.field] = c.came
@@ -107,9 +106,7 @@ func collect(of reflect.Type, types map[string]reflect.Type) {
 	case reflect.Struct:
 		if name := typeName(of); types[name] == nil {
 			types[name] = of
-			members := map[string]reflect.Type{}
-			membersOf(of, members)
-			for _, member := range members {
+			for _, member := range Members(of) {
 				collect(member, types)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -166,6 +167,54 @@ func Some(names []string, most int) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
 	}
 	return strings.Join(names, ", ")
+}
+
+// mostPlaces bounds the places that a merged finding names.
+const mostPlaces = 5
+
+// Grouped merges the findings of a directory that differ only in their places and in the names of their objects. The
+// first finding of each group stays, and its message names the places of the others.
+func Grouped(list []Finding) []Finding {
+	type key struct {
+		level                           Level
+		rule, directory, field, message string
+	}
+	var grouped []Finding
+	first, more := map[key]int{}, map[int][]string{}
+	for _, f := range list {
+		k := key{f.Level, f.Rule, path.Dir(filepath.ToSlash(f.File)), f.Field, f.anonymous()}
+		i, known := first[k]
+		if !known {
+			first[k] = len(grouped)
+			grouped = append(grouped, f)
+			continue
+		}
+		more[i] = append(more[i], Place(path.Base(filepath.ToSlash(f.File)), f.Line, 0))
+	}
+	for i, places := range more {
+		if others := slices.Compact(places); others[0] != "" && others[0] != "." {
+			grouped[i].Message += "; also at " + Some(others, mostPlaces)
+		}
+	}
+	return grouped
+}
+
+var placeForm = regexp.MustCompile(`[^\s"']+:\d+\b`)
+
+// anonymous returns the message without places, and without the names of the object and of objects made from it.
+func (f *Finding) anonymous() string {
+	_, name, _ := strings.Cut(f.Object, " ")
+	namespace, short, namespaced := strings.Cut(name, "/")
+	if !namespaced {
+		namespace, short = "", name
+	}
+	words := strings.FieldsFunc(placeForm.ReplaceAllString(f.Message, ""), func(c rune) bool { return strings.ContainsRune(" \"'`,:;()", c) })
+	for i, word := range words {
+		if name != "" && (word == name || word == short || word == namespace || strings.HasPrefix(word, short+"-")) {
+			words[i] = ""
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // Case is the result for one object or test.

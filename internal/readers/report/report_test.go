@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -178,6 +179,40 @@ func TestCount(t *testing.T) {
 	}{{1, "policy", "1 policy"}, {2, "policy", "2 policies"}, {0, "key", "0 keys"}, {2, "object", "2 objects"}} {
 		if got := report.Count(c.n, c.one); got != c.want {
 			t.Errorf("%d %s: %s", c.n, c.one, got)
+		}
+	}
+}
+
+// Equal findings of a directory become one, which names the other places.
+func TestEqualFindingsAreGrouped(t *testing.T) {
+	at := func(file string, line int, rule, object, message string) report.Finding {
+		return report.Finding{Level: report.Warning, Rule: rule, File: file, Line: line, Column: 1, Object: object, Message: message}
+	}
+	var many []report.Finding
+	for i := range 9 {
+		many = append(many, at("a/x.yaml", i+1, "twice", fmt.Sprintf("ConfigMap shop/c%d", i), fmt.Sprintf("the same object is at b/y.yaml:%d, too", i)))
+	}
+	for name, tc := range map[string]struct {
+		findings []report.Finding
+		want     []string
+	}{
+		"messages with the place of another": {many, []string{"a/x.yaml:1:1: the same object is at b/y.yaml:0, too; also at x.yaml:2, x.yaml:3, x.yaml:4, x.yaml:5, x.yaml:6 and 3 more"}},
+		"messages with the names of objects": {[]report.Finding{
+			at("x.yaml", 1, "denied", "Pod shop/one", `pods "one" is forbidden: no owner`), at("y.yaml", 4, "denied", "Pod park/two", `pods "two" is forbidden: no owner`),
+			at("y.yaml", 9, "denied", "Deployment park/web", `the Pod of web-6b-x9 would be rejected: pods "web-6b-x9" is forbidden`), at("z.yaml", 1, "denied", "Deployment park/api", `the Pod of api-7-a would be rejected: pods "api-7-a" is forbidden`),
+		}, []string{`x.yaml:1:1: pods "one" is forbidden: no owner; also at y.yaml:4`, `y.yaml:9:1: the Pod of web-6b-x9 would be rejected: pods "web-6b-x9" is forbidden; also at z.yaml:1`}},
+		"other directories, rules and kinds": {[]report.Finding{
+			at("a/x.yaml", 1, "kind", "Foo a", `no matches for kind "Foo"`), at("a/x.yaml", 2, "kind", "Bar a", `no matches for kind "Bar"`),
+			at("b/x.yaml", 1, "kind", "Foo a", `no matches for kind "Foo"`), at("a/x.yaml", 3, "other", "Foo a", `no matches for kind "Foo"`),
+		}, []string{`a/x.yaml:1:1: no matches for kind "Foo"`, `a/x.yaml:2:1: no matches for kind "Bar"`, `b/x.yaml:1:1: no matches for kind "Foo"`, `a/x.yaml:3:1: no matches for kind "Foo"`}},
+		"without a place": {[]report.Finding{{Rule: "unseen", Message: "a"}, {Rule: "unseen", Message: "b"}}, []string{": a", ": b"}},
+	} {
+		var got []string
+		for _, f := range report.Grouped(tc.findings) {
+			got = append(got, f.Place()+": "+f.Message)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
 		}
 	}
 }

@@ -19,6 +19,10 @@ func (o *checkOptions) print(out io.Writer, r *check.Report) error {
 	if o.snapshot != "" {
 		found.Elsewhere = o.snapshot
 	}
+	if report.ForPeople(o.output.Name) && o.log.Verbosity == 0 || o.output.Name == "github" {
+		// Annotations of GitHub are limited in number.
+		found.Findings = report.Grouped(found.Findings)
+	}
 	return o.output.Write(out, found, func(out io.Writer) error { return o.printText(out, r, found) })
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/rollout"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
 
 // NewRollout returns the command gatehouse rollout.
@@ -179,6 +180,9 @@ func (o *rolloutStatusOptions) objects(ctx context.Context, client dynamic.Inter
 	return found, nil
 }
 
+// mostNamespaces bounds the namespaces that a line names. -o json has all.
+const mostNamespaces = 3
+
 func (o *rolloutStatusOptions) print(streams command.Streams, statuses []rollout.Status) error {
 	counted := func(n *int64) any {
 		if n == nil {
@@ -209,8 +213,14 @@ func (o *rolloutStatusOptions) print(streams command.Streams, statuses []rollout
 		}
 		terminal.Fprintf(streams.Out, "\n%s/%s, by the traces that the server keeps:\n", s.Kind, s.Name)
 		table := terminal.NewTable(terminal.Titles("NAMESPACE", "WOULD REJECT", "WOULD CHANGE", "TRACE", "EXAMPLE")...)
-		for _, n := range s.Namespaces {
-			table.Row(cmp.Or(n.Namespace, "-"), n.WouldReject, n.WouldChange, n.Trace, n.Example)
+		for _, alike := range rollout.Alike(s.Namespaces) {
+			var names []string
+			reject, change := 0, 0
+			for _, n := range alike {
+				names = append(names, cmp.Or(n.Namespace, "-"))
+				reject, change = reject+n.WouldReject, change+n.WouldChange
+			}
+			table.Row(report.Some(names, mostNamespaces), reject, change, alike[0].Trace, alike[0].Example)
 		}
 		if err := command.WriteTable(streams.Out, table); err != nil {
 			return err

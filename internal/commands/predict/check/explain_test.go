@@ -164,3 +164,59 @@ spec:
 		})
 	}
 }
+
+// Findings about values that cannot be decoded, and about misspelled kinds, are at their fields.
+func TestFindingsAreAtTheirField(t *testing.T) {
+	const files = `apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+spec:
+  containers:
+  - name: a
+    image: i
+  - name: b
+    image: i
+    ports:
+    - containerPort: "80"
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: q
+spec:
+  containers:
+  - name: a
+    image: i
+    resources:
+      limits:
+        memory: 1 GB
+---
+apiVersion: v1
+kind: secret
+metadata:
+  name: s
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: c
+  labels:
+    a: b
+    app.kubernetes.io/version: 1.2
+`
+	want := []string{
+		`12 invalid: spec.containers[1].ports[0].containerPort: `, `23 invalid: spec.containers[0].resources.limits.memory: `,
+		`26 unknown-kind: kind: no matches for kind "secret" in version "v1" (did you mean Secret?)`, `36 invalid: metadata.labels[app.kubernetes.io/version]: `,
+	}
+	set := written(t, "new.yaml", files)
+	found, err := check.Run(t.Context(), check.Options{Set: set, Namespace: "default", MissingDefinitions: check.MissingIsSkipped})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i := range found.Findings {
+		got = append(got, fmt.Sprintf("%d %s: %s", found.Findings[i].Line, found.Findings[i].Rule, found.Findings[i].Text()))
+	}
+	compare(t, got, want)
+}

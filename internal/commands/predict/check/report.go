@@ -210,8 +210,8 @@ func (r *Report) refuse(t *task, rule, field, message string) {
 // missingKind treats an object whose kind is not defined as MissingDefinitions requires.
 func (r *run) missingKind(t *task, elsewhere ...string) {
 	switch {
-	case len(elsewhere) > 0 || r.MissingDefinitions == "" || r.MissingDefinitions == MissingIsError:
-		r.report.noKind(t, "", elsewhere...)
+	case len(elsewhere) > 0 || r.stage.Kinds().Meant(t.sent.GroupVersionKind()) != "" || r.MissingDefinitions == "" || r.MissingDefinitions == MissingIsError:
+		r.noKind(t, "", elsewhere...)
 	case r.MissingDefinitions == MissingIsWarning:
 		gvk := t.sent.GroupVersionKind()
 		r.report.notChecked(t, fmt.Sprintf("no matches for kind %q in version %q: its definition is not there", gvk.Kind, gvk.GroupVersion()))
@@ -222,17 +222,28 @@ func (r *run) missingKind(t *task, elsewhere ...string) {
 
 // noKind rejects an object of a kind that is not served, with the message of kubectl. elsewhere lists versions that
 // have a kind of the same name.
-func (r *Report) noKind(t *task, why string, elsewhere ...string) {
+func (r *run) noKind(t *task, why string, elsewhere ...string) {
 	gvk := t.sent.GroupVersionKind()
 	message := fmt.Sprintf("no matches for kind %q in version %q", gvk.Kind, gvk.GroupVersion())
+	meant := r.stage.Kinds().Meant(gvk)
 	switch {
 	case why != "":
+		why += meant
+	case meant != "":
+		why = meant
 	case len(elsewhere) > 0:
 		why = "it is served in " + strings.Join(elsewhere, ", ")
 	default:
 		why = "ensure CRDs are installed first: add the definition to the files, or name a cluster that has it with --from-cluster or --snapshot"
 	}
-	r.refuse(t, ruleUnknownKind, "apiVersion", message+": "+why)
+	field, text := "apiVersion", message+": "+why
+	if meant != "" {
+		field = "kind"
+	}
+	if why == meant {
+		text = message + meant
+	}
+	r.report.refuse(t, ruleUnknownKind, field, text)
 	t.result.Message = message
 }
 
@@ -289,7 +300,7 @@ func (r *Report) judged(t *task) {
 		return
 	}
 	rule, unread := ruleOf(s), false
-	for _, f := range stage.Faults(s) {
+	for _, f := range stage.Faults(s, t.object.Content) {
 		unread = unread || f.Unread
 		if f.Unread && slices.Contains(t.later, f.Field) {
 			f.Message += ", which came after this release of Kubernetes"

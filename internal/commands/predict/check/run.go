@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -315,7 +314,7 @@ func (r *run) resolve(t *task) bool {
 	}
 	switch known, served := r.inSnapshot(gvk); {
 	case known && !served:
-		r.report.noKind(t, "the cluster of the snapshot does not serve it")
+		r.noKind(t, "the cluster of the snapshot does not serve it")
 		return false
 	case t.kind.Guessed && known:
 		r.report.notChecked(t, "the cluster serves this kind, and the snapshot does not have its definition")
@@ -370,11 +369,13 @@ func badMetadata(content map[string]any) (field string, err error) {
 	var only struct {
 		metav1.ObjectMeta `json:"metadata"`
 	}
-	err = utiljson.Unmarshal(data, &only)
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return wrong.Field, err
+	if err = utiljson.Unmarshal(data, &only); err == nil {
+		return "", nil
 	}
-	return "metadata", err
+	if field = stage.Undecodable(map[string]any{"metadata": content["metadata"]}); field == "" {
+		field = "metadata"
+	}
+	return field, err
 }
 
 // definitionPatience is the additional time that the server may take for each object of a phase: some CRDs have

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/nearest"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 )
@@ -229,6 +230,41 @@ func (k *Kinds) Of(kind schema.GroupVersionKind) *Kind {
 	}
 	resource, _ := meta.UnsafeGuessKindToResource(kind)
 	return &Kind{Kind: kind, Resource: resource, Namespaced: true, Guessed: true}
+}
+
+// Meant returns a question for the kind that a user probably meant by a kind that is not served, such as
+// " (did you mean Secret?)"; empty if no kind of its version, or of another version of a known group, is near.
+func (k *Kinds) Meant(kind schema.GroupVersionKind) string {
+	var names, others []string
+	group := false
+	for _, known := range k.list {
+		if name := known.Kind.Kind; known.Kind.GroupVersion() == kind.GroupVersion() {
+			names = append(names, name)
+		} else if known.Kind.Group == kind.Group || strings.EqualFold(name, kind.Kind) {
+			others = append(others, name+" of "+known.Kind.GroupVersion().String())
+		}
+		group = group || known.Kind.Group == kind.Group
+	}
+	if !group {
+		return ""
+	}
+	for _, name := range slices.Concat(names, others) {
+		if first, _, _ := strings.Cut(name, " "); strings.EqualFold(first, kind.Kind) || strings.EqualFold(first+"s", kind.Kind) {
+			return fmt.Sprintf(" (did you mean %s?)", name)
+		}
+	}
+	return nearest.Suggestion("", kind.Kind, names)
+}
+
+// OperationOf returns the usual operation of requests for a subresource (S24.22).
+func OperationOf(subresource string) string {
+	switch subresource {
+	case "binding", "eviction", "token":
+		return "CREATE"
+	case "attach", "exec", "portforward", "proxy":
+		return "CONNECT"
+	}
+	return "UPDATE"
 }
 
 // Parent returns the kind that has a subresource which takes objects of the kind sent. The error reports that there is

@@ -95,3 +95,24 @@ func TestKindsAreFound(t *testing.T) {
 		t.Errorf("an unknown kind: %+v", got)
 	}
 }
+
+// A misspelled kind is named, if its group is known.
+func TestTheMeantKind(t *testing.T) {
+	kinds := offline.Builtin()
+	for given, want := range map[string]string{
+		"v1 secret":                      " (did you mean Secret?)",
+		"v1 SECRET":                      " (did you mean Secret?)",
+		"v1 configmaps":                  " (did you mean ConfigMap?)",
+		"apps/v1 Deploymnt":              " (did you mean Deployment?)",
+		"v1 deployment":                  " (did you mean Deployment of apps/v1?)",
+		"apps/v1 pod":                    " (did you mean Pod of v1?)",
+		"batch/v1beta1 cronjob":          " (did you mean CronJob of batch/v1?)",
+		"serving.knative.dev/v1 service": "",
+		"v1 Website":                     "",
+	} {
+		version, kind, _ := strings.Cut(given, " ")
+		if got := kinds.Meant(schema.FromAPIVersionAndKind(version, kind)); got != want {
+			t.Errorf("%s: %q, want %q", given, got, want)
+		}
+	}
+}

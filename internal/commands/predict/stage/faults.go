@@ -27,8 +27,8 @@ var unknownField = regexp.MustCompile(`(unknown|duplicate) field "((?:[^"\\]|\\.
 // goField matches a decoder's name of a field whose value has the wrong type.
 var goField = regexp.MustCompile(`Go struct field [A-Za-z]+\.([\w.]+) of type`)
 
-// Faults splits a rejection into faults. There is at least one.
-func Faults(s *metav1.Status) (list []Fault) {
+// Faults splits the rejection of an object into faults. There is at least one.
+func Faults(s *metav1.Status, object map[string]any) (list []Fault) {
 	if strings.Contains(s.Message, StrictDecoding) {
 		for _, m := range unknownField.FindAllStringSubmatch(s.Message, -1) {
 			list = append(list, Fault{Field: m[2], Place: m[2], Message: m[1] + " field", Unread: true})
@@ -53,6 +53,13 @@ func Faults(s *metav1.Status) (list []Fault) {
 		return list
 	}
 	f := Fault{Message: s.Message}
+	if s.Reason == metav1.StatusReasonBadRequest {
+		f.Field = Undecodable(object)
+		f.Place = f.Field
+	}
+	if f.Place != "" {
+		return []Fault{f}
+	}
 	if m := goField.FindStringSubmatch(s.Message); m != nil {
 		f.Place = m[1]
 	}

@@ -29,7 +29,7 @@ func TestFaults(t *testing.T) {
 			{Place: "spec.replicas", Message: "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"},
 		}},
 	} {
-		if got := Faults(&tc.status); !slices.Equal(got, tc.want) {
+		if got := Faults(&tc.status, nil); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
 		}
 	}

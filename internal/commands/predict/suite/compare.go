@@ -237,8 +237,13 @@ func differences(path string, want, got any, differ func(path, want, got string)
 			for i, name := range byName {
 				at := fmt.Sprintf("%s[name=%s]", path, name)
 				k := slices.Index(have, name)
-				if k < 0 {
-					differ(at, compact(want[i]), "nothing")
+				switch {
+				case k >= 0:
+				case len(have) > 0:
+					differ(at, compact(want[i]), "nothing: the names are "+compact(have))
+					continue
+				default:
+					differ(at, compact(want[i]), "nothing: the list is "+compact(in))
 					continue
 				}
 				differences(at, want[i], in[k], differ)

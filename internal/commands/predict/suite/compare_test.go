@@ -29,7 +29,8 @@ func TestObjectsAreComparedByParts(t *testing.T) {
 		{"a key with a dot", map[string]any{"a.b": "x"}, map[string]any{"a.b": "y"}, []string{`object["a.b"]: "x", "y"`}},
 		{"elements by their names", list(container("b", "2")), list(container("a", "1"), container("b", "2")), nil},
 		{"a named element that differs", list(container("b", "2")), list(container("b", "3")), []string{`object[name=b].image: "2", "3"`}},
-		{"a named element that is missing", list(container("c", "2")), list(container("b", "3")), []string{`object[name=c]: {"image":"2","name":"c"}, nothing`}},
+		{"a named element that is missing", list(container("c", "2")), list(container("b", "3")), []string{`object[name=c]: {"image":"2","name":"c"}, nothing: the names are ["b"]`}},
+		{"a named element of a list without names", list(container("c", "2")), list("b"), []string{`object[name=c]: {"image":"2","name":"c"}, nothing: the list is ["b"]`}},
 		{"elements in their order", list("a", "b"), list("b", "a"), []string{`object[0]: "a", "b"`, `object[1]: "b", "a"`}},
 		{"more elements", list("a"), list("a", "b"), []string{`object: ["a"], ["a","b"]`}},
 		{"a mapping and a text", map[string]any{}, "x", []string{`object: {}, "x"`}},
@@ -38,6 +39,28 @@ func TestObjectsAreComparedByParts(t *testing.T) {
 		differences("object", tc.want, tc.got, func(path, want, got string) { differ = append(differ, path+": "+want+", "+got) })
 		if diff := cmp.Diff(tc.differ, differ); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+// The diff of a failed test reduces the object to the expected fields. A list without an expected element is shown as it
+// is.
+func TestDiffsShowTheRealList(t *testing.T) {
+	list := func(names ...string) (of []any) {
+		for _, name := range names {
+			of = append(of, map[string]any{"name": name, "image": name, "more": "x"})
+		}
+		return of
+	}
+	want := []any{map[string]any{"name": "a", "image": "z"}}
+	for _, tc := range []struct{ got, shown any }{
+		{list("a", "b"), []any{map[string]any{"name": "a", "image": "a"}}},
+		{list("b"), list("b")},
+		{[]any{"b"}, []any{"b"}},
+		{[]any{}, []any{}},
+	} {
+		if diff := cmp.Diff(map[string]any{"containers": tc.shown}, like(map[string]any{"containers": want}, map[string]any{"containers": tc.got, "other": "x"})); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", tc.got, diff)
 		}
 	}
 }

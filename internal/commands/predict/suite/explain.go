@@ -174,7 +174,7 @@ func (t *Test) difference(o *Outcome) string {
 	return text
 }
 
-// like reduces an object to the parts that an expectation covers.
+// like reduces an object to the parts that an expectation covers. A list without an expected element stays whole.
 func like(want, got any) any {
 	switch want := want.(type) {
 	case map[string]any:
@@ -198,9 +198,11 @@ func like(want, got any) any {
 			have, _ := named(in)
 			out := []any{}
 			for i, name := range names {
-				if k := slices.Index(have, name); k >= 0 {
-					out = append(out, like(want[i], in[k]))
+				k := slices.Index(have, name)
+				if k < 0 {
+					return got
 				}
+				out = append(out, like(want[i], in[k]))
 			}
 			return out
 		}

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 )
@@ -34,12 +34,6 @@ const (
 	opDelete  = "DELETE"
 	opConnect = "CONNECT"
 )
-
-// subresourceOperations are the operations of requests for subresources; all others are updates.
-var subresourceOperations = map[string]string{
-	"binding": opCreate, "eviction": opCreate, "token": opCreate,
-	"attach": opConnect, "exec": opConnect, "portforward": opConnect, "proxy": opConnect,
-}
 
 // parser reads a document with tests.
 type parser struct {
@@ -265,7 +259,7 @@ func (p *parser) request(n *yamlv3.Node) request {
 	if q.operation == "" {
 		switch {
 		case q.subresource != "":
-			q.operation = cmp.Or(subresourceOperations[q.subresource], opUpdate)
+			q.operation = offline.OperationOf(q.subresource)
 		case q.old != nil && q.object == nil && q.patch == nil:
 			q.operation = opDelete
 		case q.old != nil || q.patch != nil:

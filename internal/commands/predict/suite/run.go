@@ -420,7 +420,7 @@ func load(ctx context.Context, w *stage.Stage, set *manifests.Set) (notes []stri
 	for i := range refused {
 		r := &refused[i]
 		o := places[r.Object]
-		for _, f := range stage.Faults(r.Status) {
+		for _, f := range stage.Faults(r.Status, r.Object.Object) {
 			if r.Unserved {
 				f.Place, f.Message = "apiVersion", f.Message+": add the definition of the kind to the files"
 			}

@@ -321,7 +321,8 @@ func (o *checkOptions) cluster(ctx context.Context, set, old *manifests.Set, sho
 		}
 		config.QPS = -1
 		config.WarningHandler = rest.NoWarnings{}
-		s, err := clustersnapshot.Take(ctx, config, o.namespaces(slices.Concat(set.Unstructured(), old.Unstructured())), func(done, of int) { shown.Set(command.ReadingKinds(done, of)) })
+		written := slices.Concat(old.Unstructured(), set.Unstructured())
+		s, err := clustersnapshot.Take(ctx, config, o.namespaces(written), written, func(done, of int) { shown.Set(command.ReadingKinds(done, of)) })
 		if err != nil {
 			return nil, fmt.Errorf("reading the cluster: %w", err)
 		}

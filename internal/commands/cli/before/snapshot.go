@@ -77,7 +77,7 @@ func (o *snapshotOptions) run(ctx context.Context, streams command.Streams) erro
 	if err != nil {
 		return err
 	}
-	s, err := clustersnapshot.Take(ctx, config, []string{namespace}, func(done, of int) { shown.Set(command.ReadingKinds(done, of)) })
+	s, err := clustersnapshot.Take(ctx, config, []string{namespace}, nil, func(done, of int) { shown.Set(command.ReadingKinds(done, of)) })
 	shown.End()
 	if err != nil {
 		return err

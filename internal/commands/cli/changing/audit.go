@@ -106,7 +106,7 @@ func (o *auditOptions) run(ctx context.Context, streams command.Streams) error {
 			return command.UsageError{Err: err}
 		}
 		options.Snapshot = existing.Snapshot
-	} else if options.Snapshot, existing.Config, err = takeSnapshot(ctx, o.cluster); err != nil {
+	} else if options.Snapshot, existing.Config, err = takeSnapshot(ctx, o.cluster, options.Policies); err != nil {
 		return err
 	}
 	options.Source = existing

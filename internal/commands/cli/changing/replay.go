@@ -208,7 +208,7 @@ func (o *replayOptions) run(ctx context.Context, streams command.Streams) error 
 		return err
 	}
 	shown.Set("Reading the cluster")
-	base, err := o.baseline(ctx)
+	base, err := o.baseline(ctx, with)
 	if err != nil {
 		return err
 	}
@@ -273,13 +273,13 @@ func readRegistrations(paths []string) (*manifests.Set, error) {
 	return set, nil
 }
 
-// baseline reads the webhooks and policies that the requests are compared with.
-func (o *replayOptions) baseline(ctx context.Context) (*replay.Cluster, error) {
+// baseline reads the webhooks and policies that the requests are compared with, and the params of the policies to try.
+func (o *replayOptions) baseline(ctx context.Context, with *manifests.Set) (*replay.Cluster, error) {
 	switch {
 	case o.against == "":
 		return &replay.Cluster{}, nil
 	case o.against == theCluster:
-		s, _, err := takeSnapshot(ctx, o.cluster)
+		s, _, err := takeSnapshot(ctx, o.cluster, with)
 		return &replay.Cluster{Snapshot: s}, err
 	}
 	if info, err := os.Stat(o.against); err == nil && !info.IsDir() {
@@ -294,13 +294,13 @@ func (o *replayOptions) baseline(ctx context.Context) (*replay.Cluster, error) {
 	return &replay.Cluster{Set: set}, nil
 }
 
-// takeSnapshot takes a snapshot of the cluster of the kubeconfig.
-func takeSnapshot(ctx context.Context, c *command.Cluster) (*clustersnapshot.Cluster, *rest.Config, error) {
+// takeSnapshot takes a snapshot of the cluster of the kubeconfig, with the params of the policies to try.
+func takeSnapshot(ctx context.Context, c *command.Cluster, tried *manifests.Set) (*clustersnapshot.Cluster, *rest.Config, error) {
 	config, err := c.Open()
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := clustersnapshot.Take(ctx, config, nil, nil)
+	s, err := clustersnapshot.Take(ctx, config, nil, tried.Unstructured(), nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the cluster: %w", err)
 	}

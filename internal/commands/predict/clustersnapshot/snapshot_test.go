@@ -1,7 +1,6 @@
 package clustersnapshot
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -167,19 +166,38 @@ func TestParams(t *testing.T) {
 		name         string
 		objects      []*unstructured.Unstructured
 		want, unread string
+		tried        []*unstructured.Unstructured
 	}{
-		{"no binding", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap")}, "", ""},
-		{"a binding without params", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), object("{kind: ValidatingAdmissionPolicyBinding, metadata: {name: b}, spec: {policyName: p}}")}, "", ""},
-		{"of a namespace", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{namespace: shop, selector: {}}")}, "shop/one", ""},
-		{"of all namespaces", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{selector: {}}")}, "m/two shop/one", ""},
-		{"each once", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{namespace: shop}"), binding("c", "p", "{namespace: shop}")}, "shop/one", ""},
-		{"what there is already", []*unstructured.Unstructured{first, policy("p", "v1", "ConfigMap"), binding("b", "p", "{selector: {}}")}, "m/two", ""},
-		{"a kind that is not served", []*unstructured.Unstructured{policy("p", "v2", "ConfigMap"), binding("b", "p", "{selector: {}}")}, "", ""},
-		{"secrets", []*unstructured.Unstructured{policy("p", "v1", "Secret"), binding("b", "p", "{selector: {}}"), binding("c", "p", "{selector: {}}")}, "", "secrets: secrets are never read, and are params of ValidatingAdmissionPolicyBinding b"},
-		{"what is forbidden", []*unstructured.Unstructured{policy("p", "example.com/v1", "Limit"), binding("b", "p", "{selector: {}}"), binding("c", "p", "{selector: {}}")}, "", "limits.example.com: limits.example.com is forbidden: no"},
+		{"no binding", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap")}, "", "", nil},
+		{"a binding without params", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), object("{kind: ValidatingAdmissionPolicyBinding, metadata: {name: b}, spec: {policyName: p}}")}, "", "", nil},
+		{"of a namespace", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{namespace: shop, selector: {}}")}, "shop/one", "", nil},
+		{"of all namespaces", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{selector: {}}")}, "m/two shop/one", "", nil},
+		{"each once", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{namespace: shop}"), binding("c", "p", "{namespace: shop}")}, "shop/one", "", nil},
+		{"what there is already", []*unstructured.Unstructured{first, policy("p", "v1", "ConfigMap"), binding("b", "p", "{selector: {}}")}, "m/two", "", nil},
+		{"a kind that is not served", []*unstructured.Unstructured{policy("p", "v2", "ConfigMap"), binding("b", "p", "{selector: {}}")}, "", "", nil},
+		{"secrets", []*unstructured.Unstructured{policy("p", "v1", "Secret"), binding("b", "p", "{selector: {}}"), binding("c", "p", "{selector: {}}")}, "", "secrets: secrets are never read, and are params of ValidatingAdmissionPolicyBinding b", nil},
+		{"what is forbidden", []*unstructured.Unstructured{policy("p", "example.com/v1", "Limit"), binding("b", "p", "{selector: {}}"), binding("c", "p", "{selector: {}}")}, "", "limits.example.com: limits.example.com is forbidden: no", nil},
+		{"of a tried policy", nil, "m/two", "", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{name: two}")}},
+		{"of a tried binding", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap")}, "shop/one", "", []*unstructured.Unstructured{binding("b", "p", "{namespace: shop, selector: {}}")}},
+		{"of both", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{namespace: m}")}, "m/two shop/one", "", []*unstructured.Unstructured{binding("c", "p", "{namespace: shop}")}},
+		{"of a tried policy with another kind", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{namespace: m}")}, "m/two", "limits.example.com: limits.example.com is forbidden: no", []*unstructured.Unstructured{policy("p", "example.com/v1", "Limit")}},
+		{"that are tried themselves", nil, "", "", []*unstructured.Unstructured{second, policy("p", "v1", "ConfigMap"), binding("b", "p", "{name: two}")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, first.DeepCopy(), second.DeepCopy())
+			client.PrependReactor("list", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				name, named := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("metadata.name")
+				if !named {
+					return false, nil, nil
+				}
+				list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMapList"}}
+				for _, u := range []*unstructured.Unstructured{first, second} {
+					if u.GetName() == name {
+						list.Items = append(list.Items, *u.DeepCopy())
+					}
+				}
+				return true, list, nil
+			})
 			client.PrependReactor("list", "limits", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, apierrors.NewForbidden(schema.GroupResource{Group: "example.com", Resource: "limits"}, "", fmt.Errorf("no"))
 			})
@@ -187,7 +205,7 @@ func TestParams(t *testing.T) {
 				t.Error("secrets are read")
 				return false, nil, nil
 			})
-			found, unread, err := (&taker{objects: client, kinds: resources}).params(context.Background(), tt.objects)
+			found, unread, err := (&taker{objects: client, kinds: resources}).paramsOf(t.Context(), tt.objects, tt.tried)
 			if err != nil {
 				t.Fatal(err)
 			}

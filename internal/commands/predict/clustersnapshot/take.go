@@ -21,17 +21,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/crdschema"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 )
 
 // needed lists the resources that affect admission, in addition to registrations and the params of policies.
 var needed = []schema.GroupResource{
 	{Resource: "namespaces"},
-	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+	crds,
 	{Resource: "resourcequotas"},
 	{Resource: "limitranges"},
 	{Resource: "serviceaccounts"},
@@ -46,6 +48,9 @@ var needed = []schema.GroupResource{
 	{Group: "rbac.authorization.k8s.io", Resource: "roles"},
 	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"},
 }
+
+// crds is the resource of CustomResourceDefinitions.
+var crds = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
 // serviceCIDRs is the resource with the ranges of cluster IPs.
 var serviceCIDRs = schema.GroupResource{Group: "networking.k8s.io", Resource: "servicecidrs"}
@@ -87,9 +92,10 @@ type taker struct {
 }
 
 // Take reads a snapshot of a cluster. A resource that the caller may not list is added to Unread, and listed in each of
-// namespaces where the caller may. The error reports that the cluster does not respond. progress, which may be nil, is
-// called with the number of kinds read and their total, never concurrently.
-func Take(ctx context.Context, config *rest.Config, namespaces []string, progress func(done, of int)) (*Cluster, error) {
+// namespaces where the caller may. tried are policies and bindings that will be evaluated next to those of the cluster:
+// the params of their bindings are read, too. The error reports that the cluster does not respond. progress, which may
+// be nil, is called with the number of kinds read and their total, never concurrently.
+func Take(ctx context.Context, config *rest.Config, namespaces []string, tried []*unstructured.Unstructured, progress func(done, of int)) (*Cluster, error) {
 	discover, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
@@ -138,7 +144,12 @@ func Take(ctx context.Context, config *rest.Config, namespaces []string, progres
 		}
 		s.Items = append(s.Items, u.Object)
 	}
-	params, unread, err := t.params(ctx, found)
+	if slices.ContainsFunc(s.Unread, func(u Unread) bool { return u.Resource == crds.String() }) {
+		for _, u := range t.published(discover, lists) {
+			s.Items = append(s.Items, u.Object)
+		}
+	}
+	params, unread, err := t.paramsOf(ctx, found, tried)
 	if err != nil {
 		return nil, err
 	}
@@ -265,6 +276,21 @@ func All(ctx context.Context, objects dynamic.ResourceInterface, options metav1.
 	return found, err
 }
 
+// paramsOf reads the params of the policies of the cluster, and of policies that are tried. A tried policy may have the
+// name of a policy of the cluster.
+func (t *taker) paramsOf(ctx context.Context, cluster, tried []*unstructured.Unstructured) (found []*unstructured.Unstructured, unread []Unread, err error) {
+	if found, unread, err = t.params(ctx, cluster); err != nil || len(tried) == 0 {
+		return found, unread, err
+	}
+	more, also, err := t.params(ctx, slices.Concat(cluster, found, tried))
+	for _, u := range also {
+		if !slices.ContainsFunc(unread, func(o Unread) bool { return o.Resource == u.Resource }) {
+			unread = append(unread, u)
+		}
+	}
+	return append(found, more...), unread, err
+}
+
 // params reads the params of the policies among the objects, following the bindings among them.
 func (t *taker) params(ctx context.Context, objects []*unstructured.Unstructured) (found []*unstructured.Unstructured, unread []Unread, err error) {
 	kinds := map[string]schema.GroupVersionKind{}
@@ -327,6 +353,49 @@ func (t *taker) param(ctx context.Context, gvr schema.GroupVersionResource, ref 
 		o.FieldSelector = "metadata.name=" + name
 	}
 	return All(ctx, t.objects.Resource(gvr).Namespace(namespace), o)
+}
+
+// published returns CRDs made from the OpenAPI of the cluster, which every user may read: one for each kind whose
+// schema it has.
+func (t *taker) published(discover discovery.DiscoveryInterface, lists []*metav1.APIResourceList) (found []*unstructured.Unstructured) {
+	paths, err := discover.OpenAPIV3().Paths()
+	if err != nil {
+		return nil
+	}
+	kinds, order := map[schema.GroupKind]*crdschema.Kind{}, []schema.GroupKind(nil)
+	for _, l := range lists {
+		gv, err := schema.ParseGroupVersion(l.GroupVersion)
+		at := paths["apis/"+l.GroupVersion]
+		if err != nil || at == nil || scheme.Scheme.IsGroupRegistered(gv.Group) {
+			continue
+		}
+		document, err := at.Schema(runtime.ContentTypeJSON)
+		if err != nil {
+			continue
+		}
+		schemas, err := crdschema.OpenAPI(document)
+		if err != nil {
+			continue
+		}
+		for i := range l.APIResources {
+			r := &l.APIResources[i]
+			of := schemas[gv.WithKind(r.Kind)]
+			if of == nil || strings.Contains(r.Name, "/") {
+				continue
+			}
+			id := schema.GroupKind{Group: gv.Group, Kind: r.Kind}
+			if kinds[id] == nil {
+				kinds[id] = &crdschema.Kind{Group: gv.Group, Kind: r.Kind, Plural: r.Name, Singular: r.SingularName, ShortNames: r.ShortNames, Namespaced: r.Namespaced}
+				order = append(order, id)
+			}
+			status := slices.ContainsFunc(l.APIResources, func(sub metav1.APIResource) bool { return sub.Name == r.Name+"/status" })
+			kinds[id].Versions = append(kinds[id].Versions, crdschema.Version{Name: gv.Version, Schema: of, Status: status})
+		}
+	}
+	for _, id := range order {
+		found = append(found, kinds[id].Definition())
+	}
+	return found
 }
 
 // Key identifies an object independently of its version.

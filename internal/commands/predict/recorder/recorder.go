@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
@@ -74,6 +76,8 @@ type Recorder struct {
 type review struct {
 	at   time.Time
 	body []byte
+	// auditID is the ID of the request in the audit log, if the API server sends it.
+	auditID string
 }
 
 const (
@@ -277,14 +281,14 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%s,"allowed":true}}`, sent.Request.UID)
+	fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%s,"allowed":true,"auditAnnotations":{%q:%[1]s}}}`, sent.Request.UID, requestlog.AuditKey)
 	if req.URL.Path == r.path(probePath) {
 		r.probe.Asked()
 		return
 	}
 	if r.waiting.Add(int64(len(body))) <= maxWaiting {
 		select {
-		case r.reviews <- review{at, body}:
+		case r.reviews <- review{at, body, req.Header.Get(auditv1.HeaderAuditID)}:
 			return
 		default:
 		}
@@ -332,7 +336,7 @@ func (r *Recorder) one(v review) error {
 		// The probe.
 		return nil
 	}
-	q.Time, q.NamespaceLabels = v.at.UTC(), r.labels.of(q.Namespace)
+	q.ID, q.Time, q.NamespaceLabels = cmp.Or(v.auditID, q.ID), v.at.UTC(), r.labels.of(q.Namespace)
 	if err := redact(q, r.Redactions); err != nil {
 		// A request that may not be fully redacted is not written.
 		r.unreadable.Add(1)

@@ -253,7 +253,7 @@ func TestEveryRequestPasses(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	const review = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1","operation":"CREATE"}}`
-	const passes = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u-1","allowed":true}}`
+	const passes = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u-1","allowed":true,"auditAnnotations":{"recorded-request":"u-1"}}}`
 	for i := range 3 {
 		if code, body := post("/p/random/record", review); code != http.StatusOK || body != passes {
 			t.Errorf("review %d: %d %s", i, code, body)

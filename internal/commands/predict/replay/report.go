@@ -116,6 +116,8 @@ type Recorded struct {
 	Compared int      `json:"compared"`
 	Differ   int      `json:"differ"`
 	Groups   []*Group `json:"groups,omitempty"`
+	// Without counts the requests of recordings without a response.
+	Without int `json:"without,omitempty"`
 }
 
 // Group is a set of requests whose verdicts changed in the same way.
@@ -261,6 +263,9 @@ func (g *gathering) policy(name string) *Policy {
 func (g *gathering) compare(q *requestlog.Request, v *verdict) {
 	r := q.Response
 	if r == nil {
+		if _, existing := g.options.Source.(*Existing); !existing {
+			g.Recorded.Without++
+		}
 		return
 	}
 	g.Recorded.Compared++

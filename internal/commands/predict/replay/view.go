@@ -77,6 +77,9 @@ func (r *Report) View(groups, read bool) *view.Document {
 			end = append(end, view.Note("%d of %s with a recorded answer have another one from the baseline", r.Recorded.Differ, report.Count(r.Recorded.Compared, "request")))
 		}
 	}
+	if r.Recorded.Without > 0 {
+		end = append(end, view.Note("%s without a recorded answer: the audit log of the same time, named too, has the answers", report.Count(r.Recorded.Without, "request")))
+	}
 	for _, u := range r.Unknown[:min(len(r.Unknown), shownPolicies)] {
 		var names []string
 		for _, s := range u.Namespaces {

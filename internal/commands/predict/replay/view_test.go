@@ -98,11 +98,12 @@ func TestGatesOfAReplay(t *testing.T) {
 // S25.16: a report for people names the policies and webhooks that select by unknown labels.
 func TestAReplaySaysWhatIsUnknown(t *testing.T) {
 	var screen bytes.Buffer
-	r := &Report{Judged: 9, Undecided: 2, Unknown: []*Unknown{{By: "policy prod", Count: 2, Namespaces: []Share{{Name: "shop", Count: 2}}, First: "log:1"}}}
+	r := &Report{Judged: 9, Undecided: 2, Recorded: Recorded{Compared: 4, Differ: 1, Without: 5}, Unknown: []*Unknown{{By: "policy prod", Count: 2, Namespaces: []Share{{Name: "shop", Count: 2}}, First: "log:1"}}}
 	if err := r.Write(terminal.NewWriter(&screen), "text", true); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"unknown: 2 requests judged without the labels of shop, which nobody knows, and policy prod asks for them (log:1)\n", "2 requests may have another verdict"} {
+	for _, want := range []string{"unknown: 2 requests judged without the labels of shop, which nobody knows, and policy prod asks for them (log:1)\n", "2 requests may have another verdict",
+		"1 of 4 requests with a recorded answer have another one from the baseline\n", "5 requests without a recorded answer: the audit log of the same time, named too, has the answers\n"} {
 		if !strings.Contains(screen.String(), want) {
 			t.Errorf("the text has no %q:\n%s", want, screen.String())
 		}

@@ -48,9 +48,8 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 		q.User = *e.ImpersonatedUser
 	}
 	code := int32(0)
-	if s := e.ResponseStatus; s != nil {
-		code = s.Code
-		q.Response = &Response{Allowed: code >= 200 && code < 300, Code: int(code), Message: s.Message}
+	if q.Response = responseOf(e); q.Response != nil {
+		code = int32(q.Response.Code)
 	}
 	query := url.Values{}
 	if u, err := url.ParseRequestURI(e.RequestURI); err == nil {
@@ -61,9 +60,8 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 	switch verb := e.Verb; {
 	case slices.Contains(connecting, ref.Subresource):
 		q.Operation = Connect
-		if q.Response != nil {
-			// An upgraded connection ends with 101.
-			q.Response.Allowed = success || code == http.StatusSwitchingProtocols
+		if r.answers.recorded(e) {
+			return nil, recorded, true
 		}
 		return q.unless(e, code)
 	case verb == "get" || verb == "list" || verb == "watch":
@@ -90,6 +88,9 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 	old, when := r.state.find(key)
 	if success && !q.DryRun {
 		defer r.remember(q, answer, at)
+	}
+	if r.answers.recorded(e) {
+		return nil, recorded, true
 	}
 	if why := refusedElsewhere(e, code); why != "" {
 		return nil, why, false
@@ -123,6 +124,20 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 		}
 	}
 	return q, q.wrong(), false
+}
+
+// responseOf returns the response in an event; nil if there is none.
+func responseOf(e *auditv1.Event) *Response {
+	s := e.ResponseStatus
+	if s == nil {
+		return nil
+	}
+	allowed := s.Code >= 200 && s.Code < 300
+	if e.ObjectRef != nil && slices.Contains(connecting, e.ObjectRef.Subresource) {
+		// An upgraded connection ends with 101.
+		allowed = allowed || s.Code == http.StatusSwitchingProtocols
+	}
+	return &Response{Allowed: allowed, Code: int(s.Code), Message: s.Message}
 }
 
 // separate lists the subresources whose objects have a kind of their own, different from the kind of the resource.

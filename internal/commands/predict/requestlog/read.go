@@ -37,6 +37,10 @@ type Reader struct {
 
 	// events, if set, is called with the events of audit logs, and take is not called.
 	events func(data []byte, place string) error
+	// looks, if set, is called with each value, and take is not called.
+	looks func(of metav1.TypeMeta, data []byte)
+	// answers are read once.
+	answers *answers
 
 	state state
 	count *Count
@@ -112,6 +116,11 @@ func (r *Reader) Read(ctx context.Context, take func(*Request) error) (*Count, e
 	list, err := sourceFiles(r.Paths)
 	if err != nil {
 		return nil, err
+	}
+	if r.answers == nil && r.events == nil && r.looks == nil {
+		if r.answers, err = r.join(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var last time.Time
 	for _, name := range list {
@@ -255,6 +264,10 @@ func (r *Reader) line(data []byte, place string, take func(*Request) error) erro
 		note(&r.count.LeftOut, notReadable, place)
 		return nil
 	}
+	if r.looks != nil && !strings.HasSuffix(of.Kind, "List") {
+		r.looks(of, data)
+		return nil
+	}
 	var q *Request
 	var why string
 	var other bool
@@ -345,6 +358,9 @@ func (r *Reader) own(data []byte, of metav1.TypeMeta) (*Request, string) {
 	q := &Request{}
 	if !Decode(data, q, Lenient) {
 		return nil, notReadable
+	}
+	if q.Response == nil {
+		q.Response = r.answers.of(q.ID)
 	}
 	return q, q.wrong()
 }

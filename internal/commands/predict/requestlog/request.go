@@ -19,6 +19,10 @@ const (
 	Kind       = "RecordedRequest"
 )
 
+// AuditKey is the key of the audit annotation with the ID of a recorded request, below the name of the recorder's webhook:
+// a kube-apiserver does not send the audit ID to webhooks.
+const AuditKey = "recorded-request"
+
 // The operations.
 const (
 	Create  = "CREATE"
@@ -31,7 +35,7 @@ const (
 type Request struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// ID identifies the request in its source.
+	// ID identifies the request in its source: it is the audit ID, or the uid of a review.
 	ID string `json:"id,omitempty"`
 	// Time is the time when the request arrived; zero if unknown.
 	Time time.Time `json:"time,omitzero"`

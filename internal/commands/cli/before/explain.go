@@ -130,7 +130,7 @@ command lists as unknown what it cannot read.`,
 	}
 	command.AddSection(cmd, "Request", func(f *pflag.FlagSet) {
 		f.StringVarP(&o.file, "filename", "f", "", "`file` or directory with the objects that would be sent; - is standard input")
-		f.StringVar(&o.operation, "operation", "", "CREATE, UPDATE, DELETE or CONNECT (default CREATE, and UPDATE for KIND/NAME alone)")
+		f.StringVar(&o.operation, "operation", "", "CREATE, UPDATE, DELETE or CONNECT (default CREATE, UPDATE for KIND/NAME alone, and the usual one of a subresource)")
 		f.StringVar(&o.subresource, "subresource", "", "subresource that would be written, such as status")
 		f.StringVar(&o.old, "old", "", "`file` with the object as it is stored (default: it is read)")
 		f.StringVar(&o.as, "as", "", "`user` who would make the request (default you)")
@@ -191,10 +191,12 @@ func (o *explainOptions) complete() error {
 	if kind, name, ok := strings.Cut(o.object, "/"); o.object != "" && (!ok || kind == "" || name == "" || strings.Contains(name, "/")) {
 		return command.Usagef("%q is not of the form KIND/NAME, and there is no file of this name", o.object)
 	}
-	if o.operation = strings.ToUpper(o.operation); o.operation == "" {
-		if o.operation = "CREATE"; o.file == "" {
-			o.operation = "UPDATE"
-		}
+	switch o.operation = strings.ToUpper(o.operation); {
+	case o.operation != "":
+	case o.subresource != "" || o.file == "":
+		o.operation = offline.OperationOf(o.subresource)
+	default:
+		o.operation = "CREATE"
 	}
 	if err := command.OneOf("operation", o.operation, "CREATE", "UPDATE", "DELETE", "CONNECT"); err != nil {
 		return err
@@ -208,8 +210,8 @@ func (o *explainOptions) complete() error {
 		return command.Usagef("--service-address needs --connect")
 	case o.operation == "CREATE" && o.file == "":
 		return command.Usagef("a CREATE needs the object: -f FILE")
-	case o.operation == "CONNECT" && (o.object == "" || o.subresource == ""):
-		return command.Usagef("a CONNECT needs KIND/NAME and --subresource, such as pod/web --subresource exec")
+	case o.operation == "CONNECT" && o.subresource == "":
+		return command.Usagef("a CONNECT needs --subresource, as in pod/web --subresource exec")
 	case o.old != "" && (o.operation == "CREATE" || o.operation == "CONNECT"):
 		return command.Usagef("--old is for UPDATE and DELETE, not for %s", o.operation)
 	case len(o.asGroups) > 0 && o.as == "":
@@ -613,6 +615,10 @@ func (o *explainOptions) requests(in io.Reader, kinds *offline.Kinds, namespace 
 		if err := o.about(q, kinds, namespace); err != nil {
 			return nil, err
 		}
+		if q.Operation == "CONNECT" {
+			// A file names the object to connect to. Clients send options.
+			q.Object = nil
+		}
 		if q.Operation == "DELETE" && q.Old == nil && len(o.registrations) > 0 {
 			// Without a server, the file has the object to delete.
 			q.Old = q.Object
@@ -634,6 +640,8 @@ func (o *explainOptions) about(q *offline.Request, kinds *offline.Kinds, namespa
 		if q.Object != nil && o.subresource == "" && q.Object.GetKind() == q.Kind.Kind.Kind {
 			q.Kind = kinds.Of(q.Object.GroupVersionKind())
 		}
+	case o.operation == "CONNECT":
+		q.Kind = kinds.Of(q.Object.GroupVersionKind())
 	case o.subresource == "" || hasSubresource(kinds.Of(q.Object.GroupVersionKind()), o.subresource):
 		q.Kind = kinds.Of(q.Object.GroupVersionKind())
 	default:

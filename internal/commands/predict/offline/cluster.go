@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/crdschema"
 )
 
 // cluster reads the objects of a cluster that the caller may read.
@@ -177,11 +178,44 @@ func (c *cluster) readDefinition(ctx context.Context, kind *Kind) {
 	case err == nil:
 		c.kinds.defined.Store(id, definedBy(u))
 	case apierrors.IsForbidden(err):
-		c.kinds.defined.Store(id, &defined{unread: "may not get customresourcedefinitions"})
+		c.kinds.defined.Store(id, c.published(id))
 	case apierrors.IsNotFound(err):
 		// An aggregated server has the kind.
 		c.kinds.defined.Store(id, &defined{unread: "the definition of its kind is not there"})
 	}
+}
+
+// published returns the content of a CRD that the caller may not read, as far as the OpenAPI of the cluster has it.
+func (c *cluster) published(id schema.GroupKind) *defined {
+	none := &defined{unread: "may not get customresourcedefinitions"}
+	made := &crdschema.Kind{Group: id.Group, Kind: id.Kind}
+	paths, err := c.client.Discovery().OpenAPIV3().Paths()
+	if err != nil {
+		return none
+	}
+	for _, known := range c.kinds.list {
+		if known.Kind.GroupKind() != id {
+			continue
+		}
+		made.Plural, made.Namespaced = known.Resource.Resource, known.Namespaced
+		at := paths["apis/"+known.Kind.GroupVersion().String()]
+		if at == nil {
+			return none
+		}
+		document, err := at.Schema(runtime.ContentTypeJSON)
+		if err != nil {
+			return none
+		}
+		schemas, err := crdschema.OpenAPI(document)
+		if err != nil || schemas[known.Kind] == nil {
+			return none
+		}
+		made.Versions = append(made.Versions, crdschema.Version{Name: known.Kind.Version, Schema: schemas[known.Kind], Status: !known.Takes("status").Empty()})
+	}
+	d := definedBy(made.Definition())
+	// Nothing shows whether a webhook converts the versions.
+	d.converts = len(made.Versions) == 1
+	return d
 }
 
 // older adds notes about kinds of admission policies that the cluster has objects of, and serves only in an older

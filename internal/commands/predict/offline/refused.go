@@ -111,11 +111,37 @@ func (w *World) after(ctx context.Context, q *Request, old *unstructured.Unstruc
 		}
 		return append(links, explain.Unbound(err)...)
 	}
+	if w.prepares(q) && w.cluster != nil && q.Operation == "CREATE" {
+		links = append(links, w.parent(ctx, q)...)
+	}
 	if !w.prepares(q) || w.cluster == nil || q.Operation != "CREATE" || q.Subresource != "" || q.Name == "" || q.Kind.Guessed || registration.IsVirtual(q.Kind.Resource.GroupResource()) {
 		return links
 	}
 	_, err := w.Stored(ctx, q.Kind, q.Namespace, q.Name)
 	return append(links, explain.Existing(q.Kind.Resource.GroupResource(), q.Name, err)...)
+}
+
+// parent returns the check that rejects an eviction of a missing pod, or a token of a missing service account.
+func (w *World) parent(ctx context.Context, q *Request) []plan.Link {
+	pass := registration.ValidatingPass
+	switch resource := q.Kind.Resource.GroupResource(); {
+	case resource == corev1.Resource("pods") && q.Subresource == "eviction":
+	case resource == corev1.Resource("serviceaccounts") && q.Subresource == "token":
+		// The registry reads the account before it validates the request.
+		pass = registration.MutatingPass
+	default:
+		return nil
+	}
+	_, err := w.Stored(ctx, q.Kind, q.Namespace, q.Name)
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsNotFound(err):
+		return []plan.Link{question.Refuses(plan.StorageName, pass, err)}
+	case apierrors.IsForbidden(err):
+		return []plan.Link{question.Unknown(plan.StorageName, pass, fmt.Sprintf("may not get %s, so %s may not be there", q.Kind.Resource.Resource, q.Name))}
+	}
+	return []plan.Link{question.Unknown(plan.StorageName, pass, "whether the object exists: "+err.Error())}
 }
 
 // unbound returns the registry's error if a pod cannot be bound to a node; nil if it can.

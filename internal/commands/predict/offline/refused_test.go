@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -92,7 +93,12 @@ func plannedBy(t *testing.T, q *offline.Request, text string) *plan.Plan {
 
 func planIn(t *testing.T, w *offline.World, q *offline.Request) *plan.Plan {
 	t.Helper()
-	q.Kind = w.Kinds.Of(q.Object.GroupVersionKind())
+	return planOf(t, w, q, w.Kinds.Of(q.Object.GroupVersionKind()), "")
+}
+
+func planOf(t *testing.T, w *offline.World, q *offline.Request, kind *offline.Kind, subresource string) *plan.Plan {
+	t.Helper()
+	q.Kind, q.Subresource = kind, subresource
 	if q.Kind.Namespaced {
 		q.Namespace = "default"
 	}
@@ -148,6 +154,12 @@ metadata: {name: reader}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: reader}]
 ---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: developer, namespace: default}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: developer}]
+---
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: there}
@@ -176,6 +188,12 @@ spec: {containers: [{name: c, image: i}]}
 		_, err := harness.Client(t, reader).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
 		return err
 	})
+	developer := s.As("developer", "system:authenticated")
+	harness.Eventually(t, "the rights in the namespace are there", func() error {
+		_, err := harness.Client(t, developer).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+		return err
+	})
+	schemaOnly := withPlugins(t, t.Context(), developer, offline.Flags{})
 	configMap := func(name string) string {
 		return "{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name + "}}"
 	}
@@ -202,6 +220,15 @@ spec: {containers: [{name: c, image: i}]}
 		{"a binding of a pod that has a node", admin, "CREATE", "{apiVersion: v1, kind: Binding, metadata: {name: bound}, target: {name: node-1}}", nil, offline.OwnAccess, `pod bound is already assigned to node "node-0"`, "Storage", ""},
 		{"a binding of a pod that waits", admin, "CREATE", "{apiVersion: v1, kind: Binding, metadata: {name: gated}, target: {name: node-1}}", nil, offline.OwnAccess, "pod gated has non-empty .spec.schedulingGates", "Storage", ""},
 		{"a binding of a pod without a node", admin, "CREATE", "{apiVersion: v1, kind: Binding, metadata: {name: free}, target: {name: node-1}}", nil, offline.OwnAccess, "", "", ""},
+		{"a token of some seconds", admin, "CREATE serviceaccounts/token", "{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, metadata: {name: default}, spec: {audiences: [], expirationSeconds: 5}}", nil, offline.OwnAccess, "spec.expirationSeconds: Invalid value: 5: may not specify a duration less than 10 minutes", plan.ValidationName, ""},
+		{"a token of an hour", admin, "CREATE serviceaccounts/token", "{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, metadata: {name: default}, spec: {audiences: [], expirationSeconds: 3600}}", nil, offline.OwnAccess, "", "", ""},
+		{"a token of an account that is not there", admin, "CREATE serviceaccounts/token", "{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, metadata: {name: a}, spec: {audiences: [], expirationSeconds: 3600}}", nil, offline.OwnAccess, `serviceaccounts "a" not found`, "Storage", ""},
+		{"an eviction of a pod that is not there", admin, "CREATE pods/eviction", "{apiVersion: policy/v1, kind: Eviction, metadata: {name: a}}", nil, offline.OwnAccess, `pods "a" not found`, "Storage", ""},
+		{"an eviction", admin, "CREATE pods/eviction", "{apiVersion: policy/v1, kind: Eviction, metadata: {name: free}}", nil, offline.OwnAccess, "", "", ""},
+		{"a custom resource against the schema, without the CRD", schemaOnly, "CREATE", widget("{size: 0}"), nil, offline.NoAccess, "spec.size", plan.ValidationName, "may not"},
+		{"a custom resource against a rule, without the CRD", schemaOnly, "CREATE", widget("{size: 100}"), nil, offline.NoAccess, "large widgets are blue", plan.ValidationName, "may not"},
+		{"a field with a typo, without the CRD", schemaOnly, "CREATE", widget("{size: 1, color: red}"), nil, offline.NoAccess, `unknown field "spec.color"`, "Decoding", ""},
+		{"a custom resource without the CRD", schemaOnly, "CREATE", widget("{size: 1}"), nil, offline.NoAccess, "", "", "may not"},
 		{"a caller without the right", limited, "CREATE", configMap("new"), &user.DefaultInfo{Name: "reader"}, offline.OwnAccess, `configmaps is forbidden: User "reader" cannot create resource "configmaps" in API group "" in the namespace "default"`, "Authorization", ""},
 		{"a caller who may patch", limited, "UPDATE", configMap("there"), &user.DefaultInfo{Name: "reader"}, offline.OwnAccess, "", "", ""},
 		{"another user without the right", admin, "CREATE", configMap("new"), ada, offline.UserAccess, `User "ada" cannot create resource "configmaps"`, "Authorization", ""},
@@ -209,7 +236,14 @@ spec: {containers: [{name: c, image: i}]}
 		{"another user, of whom the caller may not ask", limited, "CREATE", configMap("new"), ada, offline.UserAccess, "", "", "the cluster does not say what the user may do"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := planIn(t, tc.world, &offline.Request{Operation: tc.operation, Object: written(t, tc.object), User: tc.user, Access: tc.access})
+			operation, resource, _ := strings.Cut(tc.operation, " ")
+			q := &offline.Request{Operation: operation, Object: written(t, tc.object), User: tc.user, Access: tc.access}
+			var p *plan.Plan
+			if of, sub, ok := strings.Cut(resource, "/"); ok {
+				p = planOf(t, tc.world, q, tc.world.Kinds.At(corev1.SchemeGroupVersion.WithResource(of)), sub)
+			} else {
+				p = planIn(t, tc.world, q)
+			}
 			if (tc.says == "") != (p.Rejection == "") || !strings.Contains(p.Rejection, tc.says) || p.RejectedBy() != tc.by {
 				t.Errorf("rejection %q by %q, want %q by %q", p.Rejection, p.RejectedBy(), tc.says, tc.by)
 			}

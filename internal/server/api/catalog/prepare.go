@@ -32,6 +32,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/apis/authentication"
+	authenticationvalidation "k8s.io/kubernetes/pkg/apis/authentication/validation"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/kubernetes/pkg/apis/networking"
@@ -72,6 +74,8 @@ func Prepares(storage rest.Storage, a admission.Attributes) Prepare {
 	}
 	dry := []string{metav1.DryRunAll}
 	creater, creates := storage.(rest.Creater)
+	named, createsNamed := storage.(rest.NamedCreater)
+	createsNamed = createsNamed && !Binds(a.GetResource().GroupResource(), a.GetSubresource())
 	updater, updates := storage.(rest.Updater)
 	return func(ctx context.Context, object runtime.Object) error {
 		asked := func(_ context.Context, made runtime.Object) error {
@@ -84,6 +88,8 @@ func Prepares(storage rest.Storage, a admission.Attributes) Prepare {
 		switch {
 		case a.GetOperation() == admission.Create && creates:
 			_, err = creater.Create(ctx, object, asked, &metav1.CreateOptions{DryRun: dry})
+		case a.GetOperation() == admission.Create && createsNamed:
+			_, err = named.Create(ctx, a.GetName(), object, asked, &metav1.CreateOptions{DryRun: dry})
 		case a.GetOperation() == admission.Update && updates:
 			_, _, err = updater.Update(ctx, a.GetName(), rest.DefaultUpdatedObjectInfo(object, current), asked,
 				func(ctx context.Context, made, _ runtime.Object) error { return asked(ctx, made) }, false, &metav1.UpdateOptions{DryRun: dry})
@@ -234,8 +240,11 @@ func Builtin(a admission.Attributes) (rest.Storage, error) {
 	if s, ok := plain[resource.GroupResource()]; ok {
 		return s.Registry(a), nil
 	}
-	if Binds(a.GetResource().GroupResource(), a.GetSubresource()) {
+	switch {
+	case Binds(a.GetResource().GroupResource(), a.GetSubresource()):
 		return binder{}, nil
+	case resource.GroupResource() == core.Resource("serviceaccounts/token"):
+		return tokens{}, nil
 	}
 	known, err := unstored()
 	return known[resource], err
@@ -259,6 +268,23 @@ func (binder) Destroy() {}
 func (binder) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	if errs := validation.ValidatePodBinding(object.(*core.Binding)); len(errs) > 0 {
 		return nil, errs.ToAggregate()
+	}
+	return object, validate(ctx, object)
+}
+
+// tokens represents the registry of tokens of service accounts, which has no strategy. It issues none.
+type tokens struct{}
+
+// New implements rest.Storage.
+func (tokens) New() runtime.Object { return &authentication.TokenRequest{} }
+
+// Destroy implements rest.Storage.
+func (tokens) Destroy() {}
+
+// Create implements rest.Creater.
+func (tokens) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+	if errs := authenticationvalidation.ValidateTokenRequest(object.(*authentication.TokenRequest)); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(authentication.Kind("TokenRequest"), "", errs)
 	}
 	return object, validate(ctx, object)
 }

@@ -67,8 +67,8 @@ func (p planning) Admit(ctx context.Context, a apiadmission.Attributes, o apiadm
 
 // existing returns the link of the object that already exists where a request would create one.
 func (q *planned) existing(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
-	if catalog.Binds(a.GetResource().GroupResource(), a.GetSubresource()) {
-		return q.binding(ctx, a)
+	if group := a.GetResource().GroupResource(); catalog.Binds(group, a.GetSubresource()) || group.Resource == "pods" && a.GetSubresource() == "eviction" {
+		return q.ofPod(ctx, a)
 	}
 	stored, ok := q.storage.(rest.Getter)
 	if !ok || a.GetOperation() != apiadmission.Create || a.GetSubresource() != "" || a.GetName() == "" {
@@ -87,9 +87,9 @@ func (q *planned) existing(ctx context.Context, a apiadmission.Attributes) ([]pl
 	return Existing(group, a.GetName(), err), nil
 }
 
-// binding returns a link if the binding of a pod would be refused, because the pod does not exist or
-// cannot get the node.
-func (q *planned) binding(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
+// ofPod returns a link if the binding or the eviction of a pod would be refused, because the pod does not exist,
+// cannot get the node, or has a disruption budget.
+func (q *planned) ofPod(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
 	if a.GetOperation() != apiadmission.Create {
 		return nil, nil
 	}

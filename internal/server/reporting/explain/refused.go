@@ -25,15 +25,16 @@ func Existing(resource schema.GroupResource, name string, err error) []plan.Link
 	return []plan.Link{question.Unknown(plan.StorageName, registration.ValidatingPass, "whether the object exists: "+err.Error())}
 }
 
-// Unbound returns the link of the pod of a binding. err is the result of reading the pod, and of binding it.
+// Unbound returns the link of the pod of a binding or of an eviction. err is the result of reading the pod, and of
+// binding or evicting it.
 func Unbound(err error) []plan.Link {
 	switch {
 	case err == nil:
 		return nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsTooManyRequests(err):
 		return []plan.Link{question.Refuses(plan.StorageName, registration.ValidatingPass, err)}
 	case apierrors.IsForbidden(err):
 		return []plan.Link{question.Unknown(plan.StorageName, registration.ValidatingPass, "may not get pods, so the pod may not be there")}
 	}
-	return []plan.Link{question.Unknown(plan.StorageName, registration.ValidatingPass, "whether the pod can get the node: "+err.Error())}
+	return []plan.Link{question.Unknown(plan.StorageName, registration.ValidatingPass, "whether the pod can be bound or evicted: "+err.Error())}
 }

@@ -46,6 +46,7 @@ type checkOptions struct {
 	acceptedBy             string
 	ignore, ignoreOld      *manifests.Ignore
 	rbac                   bool
+	definitions            command.Definitions
 }
 
 // NewCheck returns the command gatehouse check.
@@ -116,6 +117,7 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		f.StringSliceVar(&o.exclude, "exclude", nil, "`pattern` of files not to read, as in a .gitignore; may be repeated. "+manifests.IgnoreFile+" files have more")
 		f.StringSliceVar(&o.skip, "skip", nil, "`kind` of objects not to check, as KIND or GROUP/KIND; may be repeated")
 		f.StringVar(&o.missingDefinitions, "missing-definitions", string(check.MissingIsError), "what becomes of objects of a kind that nobody defines: error, warn or skip")
+		o.definitions.AddFlag(f)
 		command.AddConfigFlag(f, &o.config)
 	})
 	command.AddSection(cmd, "Cluster", func(f *pflag.FlagSet) {
@@ -267,6 +269,9 @@ func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 		return err
 	}
 	options.VersionNote, options.Fields = o.release.Line, o.release.Fields(options.Snapshot)
+	if options.Definitions, err = o.definitions.Open(); err != nil {
+		return err
+	}
 	shown.Set("Starting a server")
 	options.Progress = func(what string, done, of int) { shown.Set(fmt.Sprintf("%s %d of %d objects", what, done, of)) }
 	found, err := check.Run(ctx, options)

@@ -31,9 +31,10 @@ import (
 )
 
 type lintOptions struct {
-	release  command.Release
-	enforcer command.Enforcer
-	cluster  *command.Cluster
+	definitions command.Definitions
+	release     command.Release
+	enforcer    command.Enforcer
+	cluster     *command.Cluster
 	// paths are files and directories. Without paths, lint checks a cluster.
 	paths   []string
 	explain string
@@ -110,6 +111,7 @@ findings of level error, or a file cannot be read or parsed.`,
 		f.StringSliceVar(&o.skip, "skip", nil, "`object` without findings, as KIND or KIND/NAME; may be repeated")
 		f.StringSliceVar(&o.exclude, "exclude", nil, "`pattern` of files not to read, as in a .gitignore; may be repeated. "+manifests.IgnoreFile+" files have more")
 		command.AddConfigFlag(f, &o.config)
+		o.definitions.AddFlag(f)
 		o.release.AddFlag(f, "that of the cluster, or that of this program")
 		o.enforcer.AddFlag(f, "that of the cluster; files may be for either")
 		f.StringVar(&o.upgradeTo, "upgrade-to", "", "also look for what a `release` of Kubernetes, such as 1.38, does not serve or newly serves")
@@ -296,6 +298,17 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 	}
 	if o.enforcer.Wanted != "" {
 		world.Registrations.Kubernetes = o.enforcer.Wanted == command.ForKubernetes
+	}
+	locations, err := o.definitions.Open()
+	if err != nil {
+		return nil, err
+	}
+	if locations != nil {
+		notes, err := world.Elsewhere(ctx, locations)
+		if err != nil {
+			return nil, err
+		}
+		skipped = append(skipped, notes...)
 	}
 	w, err := world.Lint(ctx, o.now(), over)
 	if err != nil {

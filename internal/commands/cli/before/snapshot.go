@@ -19,6 +19,8 @@ type snapshotOptions struct {
 	file    string
 	release command.Release
 	rbac    bool
+	// definitions are paths of CRDs; with them, no cluster is read.
+	definitions []string
 }
 
 // NewSnapshot returns the command gatehouse snapshot.
@@ -41,7 +43,10 @@ keep those.`,
   gatehouse snapshot -o cluster.yaml
 
   # another one, to standard output
-  gatehouse snapshot --kubeconfig prod.kubeconfig -o -`,
+  gatehouse snapshot --kubeconfig prod.kubeconfig -o -
+
+  # one small file of CRDs for --schema-location, without a cluster
+  gatehouse snapshot --definitions crds/ --definitions operator.tgz -o crds.yaml`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.rbac {
@@ -56,6 +61,7 @@ keep those.`,
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
 		o.release.AddFlag(f, "that of the cluster")
 		f.StringVarP(&o.file, "output", "o", "", "`file` to write: JSON if its name ends in .json, else YAML; - is standard output")
+		f.StringArrayVar(&o.definitions, "definitions", nil, "`path` of a folder, a file or an archive of CRDs; may be repeated. The file then has these CRDs only, without descriptions, and no cluster is read")
 		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that this needs, and do nothing else")
 	})
 	o.cluster = command.NewCluster(cmd)
@@ -64,6 +70,9 @@ keep those.`,
 }
 
 func (o *snapshotOptions) run(ctx context.Context, streams command.Streams) error {
+	if len(o.definitions) > 0 {
+		return o.define(streams)
+	}
 	config, err := o.cluster.Open()
 	if err != nil {
 		return err
@@ -85,15 +94,7 @@ func (o *snapshotOptions) run(ctx context.Context, streams command.Streams) erro
 	if o.release.Wanted != "" {
 		s.Cluster.JudgesAs = "v" + emulation.Effective().EmulationVersion().String()
 	}
-	if o.file == "-" {
-		data, err := s.Encode(false)
-		if err == nil {
-			_, err = terminal.Exact(streams.Out).Write(data)
-		}
-		if err != nil {
-			return err
-		}
-	} else if err := s.Write(o.file); err != nil {
+	if err := o.write(streams, s); err != nil {
 		return err
 	}
 	for _, u := range s.Unread {
@@ -110,4 +111,31 @@ func (o *snapshotOptions) run(ctx context.Context, streams command.Streams) erro
 		terminal.Fprintf(streams.Err, "wrote %s: %s of a cluster of Kubernetes %s\n", o.file, report.Count(len(s.Items), "object"), s.Cluster.KubernetesVersion)
 	}
 	return nil
+}
+
+// define writes a file of the CRDs that the flags name.
+func (o *snapshotOptions) define(streams command.Streams) error {
+	s, err := clustersnapshot.OfDefinitions(o.definitions)
+	if err != nil {
+		return command.Usagef("--definitions: %w", err)
+	}
+	if err := o.write(streams, s); err != nil {
+		return err
+	}
+	if o.file != "-" {
+		terminal.Fprintf(streams.Err, "wrote %s: %s\n", o.file, report.Count(len(s.Items), "CustomResourceDefinition"))
+	}
+	return nil
+}
+
+// write writes the file.
+func (o *snapshotOptions) write(streams command.Streams, s *clustersnapshot.Cluster) error {
+	if o.file != "-" {
+		return s.Write(o.file)
+	}
+	data, err := s.Encode(false)
+	if err == nil {
+		_, err = terminal.Exact(streams.Out).Write(data)
+	}
+	return err
 }

@@ -26,6 +26,7 @@ import (
 )
 
 type testOptions struct {
+	definitions      command.Definitions
 	paths            []string
 	run              string
 	list, call       bool
@@ -117,6 +118,7 @@ PATH is a file or a directory, and by default the current one.`,
 		f.StringVar(&o.run, "run", "", "regular `expression` of the names of the tests to run")
 		o.release.AddFlag(f, "that of this program")
 		o.enforcer.AddFlag(f, "kubernetes")
+		o.definitions.AddFlag(f)
 		command.AddConfigFlag(f, &o.config)
 		f.StringVar(&o.coverage, "coverage", "", "report what the tests have shown of policies and webhooks; with a `file` .html, .md, .info (LCOV) or .json, there")
 		f.Lookup("coverage").NoOptDefVal = "-"
@@ -257,6 +259,9 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 		Fields:   o.release.Fields(nil),
 		Mutate:   mutates,
 		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },
+	}
+	if options.Definitions, err = o.definitions.Open(); err != nil {
+		return err
 	}
 	shown.Set("Starting a server")
 	found, err := suite.Run(ctx, options)

@@ -28,6 +28,8 @@ type task struct {
 	phase           stage.Phase
 	kind            *offline.Kind
 	namespace, name string
+	// given reports whether the object names no namespace, so that it gets the default one.
+	given bool
 
 	// answer is the server's response; nil before the object is sent, and if a mistake prevents sending. stored reports
 	// whether the server already had the object.

@@ -40,6 +40,11 @@ func (r *run) before(ctx context.Context) error {
 		r.report.Unseen = append(r.report.Unseen, &Unseen{Unseen: u})
 	}
 	stored := r.Snapshot.Objects()
+	elsewhere, err := r.definedElsewhere(ctx)
+	if err != nil {
+		return err
+	}
+	stored = append(stored, elsewhere...)
 	r.report.Notes = append(r.report.Notes, r.stage.Hardened(slices.Concat(r.Set.Unstructured(), stored))...)
 	var first, last []*unstructured.Unstructured
 	for _, u := range append(stored, r.stage.Named(slices.Concat(stored, r.Set.Unstructured(), r.Old.Unstructured()))...) {

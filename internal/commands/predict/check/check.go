@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/crdschema"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
@@ -58,6 +59,8 @@ type Options struct {
 	// ServiceRange is the range of the cluster IPs of services. If empty, the range of the snapshot applies; if that is
 	// unknown, too, any cluster IP is allowed.
 	ServiceRange string
+	// Definitions finds CRDs that are neither in Set nor in Snapshot; nil for none.
+	Definitions *crdschema.Locations
 	// Diff adds the server's changes to each object to the report.
 	Diff bool
 	// Progress, if set, is called with the part of the check, the number of objects done, and their total. It is never

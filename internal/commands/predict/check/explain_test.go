@@ -29,7 +29,7 @@ func written(t *testing.T, name, text string) *manifests.Set {
 	return set
 }
 
-// rejections checks files and returns the errors, each as LINE RULE: MESSAGE.
+// rejections checks files and returns the errors.
 func rejections(t *testing.T, o check.Options) (list []string) {
 	t.Helper()
 	o.Namespace = "default"
@@ -37,14 +37,20 @@ func rejections(t *testing.T, o check.Options) (list []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range found.Findings {
-		if f := &found.Findings[i]; f.Level == report.Error {
-			list = append(list, fmt.Sprintf("%d %s: %s", f.Line, f.Rule, f.Text()))
-		}
-	}
+	list = errorsOf(found)
 	for _, o := range found.Objects {
 		if rejected := o.Verdict == check.Rejected; rejected && len(list) == 0 || rejected && o.Code == 0 {
 			t.Errorf("%s: rejected with %d without a finding: %q", o.Title(), o.Code, list)
+		}
+	}
+	return list
+}
+
+// errorsOf returns the errors of a report, each as LINE RULE: MESSAGE.
+func errorsOf(found *check.Report) (list []string) {
+	for i := range found.Findings {
+		if f := &found.Findings[i]; f.Level == report.Error {
+			list = append(list, fmt.Sprintf("%d %s: %s", f.Line, f.Rule, f.Text()))
 		}
 	}
 	return list
@@ -206,8 +212,8 @@ metadata:
     app.kubernetes.io/version: 1.2
 `
 	want := []string{
-		`12 invalid: spec.containers[1].ports[0].containerPort: `, `23 invalid: spec.containers[0].resources.limits.memory: `,
-		`26 unknown-kind: kind: no matches for kind "secret" in version "v1" (did you mean Secret?)`, `36 invalid: metadata.labels[app.kubernetes.io/version]: `,
+		`12 invalid: spec.containers[1].ports[0].containerPort: `, `24 invalid: spec.containers[0].resources.limits.memory: `,
+		`27 unknown-kind: no matches for kind "secret" in version "v1" (did you mean Secret?)`, `37 invalid: metadata.labels[app.kubernetes.io/version]: `,
 	}
 	set := written(t, "new.yaml", files)
 	found, err := check.Run(t.Context(), check.Options{Set: set, Namespace: "default", MissingDefinitions: check.MissingIsSkipped})
@@ -219,4 +225,29 @@ metadata:
 		got = append(got, fmt.Sprintf("%d %s: %s", found.Findings[i].Line, found.Findings[i].Rule, found.Findings[i].Text()))
 	}
 	compare(t, got, want)
+}
+
+// A policy that uses the namespace of an object never sees one without a namespace. A note names the namespace.
+func TestTheNamespaceOfObjectsWithoutOne(t *testing.T) {
+	const policy = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: c38}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  validations: [{expression: "has(object.metadata.namespace)"}]
+---
+`
+	const note = "1 object without a namespace, the first ConfigMap a at "
+	for text, want := range map[string]bool{
+		policy + "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}": true, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}": false,
+		policy + "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: default}}": false,
+	} {
+		found, err := check.Run(t.Context(), check.Options{Set: written(t, "new.yaml", text), Namespace: "default"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := strings.Join(found.Notes, "\n"); strings.Contains(notes, note) != want || want && !strings.HasSuffix(notes, ": policies see the namespace default") {
+			t.Errorf("%s: notes %q", text, notes)
+		}
+	}
 }

@@ -19,8 +19,10 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/crdschema"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
 
 // The parts of a check that take long for many objects.
@@ -49,6 +51,8 @@ type run struct {
 	// predicting reports whether there are webhooks or initializers whose calls are predicted. The objects of responses
 	// are kept for that.
 	predicting bool
+	// guessed has the kinds whose plural and scope are a guess.
+	guessed map[schema.GroupKind]crdschema.Guess
 	// addresses replaces cluster IPs; nil if no service needs that.
 	addresses *addresses
 	// mu guards the notes of the report while objects are explained, and done.
@@ -77,7 +81,7 @@ func (r *run) did(what string, objects int) {
 }
 
 func (r *run) all(ctx context.Context) error {
-	for _, part := range []func(context.Context) error{r.applyInOrder, r.expand, r.checkTypes, r.explain, r.diff} {
+	for _, part := range []func(context.Context) error{r.applyInOrder, r.expand, r.checkTypes, r.explain, r.doubtGuesses, r.diff} {
 		if err := part(ctx); err != nil {
 			return err
 		}
@@ -125,6 +129,7 @@ func (r *run) applyInOrder(ctx context.Context) error {
 	}
 	r.secondAddresses()
 	r.needServerSide()
+	r.noteNamespaces()
 	r.judgedRemovals()
 	if r.Old != nil {
 		for _, t := range slices.Concat(r.tasks, r.removed) {
@@ -160,6 +165,21 @@ func (r *run) plan() {
 		r.tasks = append(r.tasks, t)
 	}
 	r.joinServices()
+}
+
+// noteNamespaces adds a note about the objects that name no namespace, if a policy or webhook uses the namespace of the
+// object: a server never sees an object without one.
+func (r *run) noteNamespaces() {
+	uses := func(u *unstructured.Unstructured) bool {
+		return u.GroupVersionKind().Group == registration.GroupName && bytes.Contains(stage.Encode(u.Object), []byte("metadata.namespace"))
+	}
+	given := slices.DeleteFunc(slices.Clone(r.tasks), func(t *task) bool { return !t.given })
+	if len(given) == 0 || !slices.ContainsFunc(slices.Concat(r.Snapshot.Objects(), r.Set.Unstructured()), uses) {
+		return
+	}
+	t := given[0]
+	r.report.Notes = append(r.report.Notes, fmt.Sprintf("%s without a namespace, the first %s at %s:%d: policies see the namespace %s",
+		report.Count(len(given), "object"), stage.Title(t.sent.GetKind(), "", t.name), t.object.File, t.object.Line, r.Namespace))
 }
 
 // seesManagers reports whether an object is a registration that mentions managedFields.
@@ -341,7 +361,7 @@ func (r *run) resolve(t *task) bool {
 			t.sent.SetNamespace("")
 		}
 	case t.namespace == "":
-		t.namespace = r.Namespace
+		t.namespace, t.given = r.Namespace, true
 		t.sent.SetNamespace(t.namespace)
 	case r.NamespaceEnforced && t.namespace != r.Namespace:
 		r.report.refuse(t, ruleNamespace, "metadata.namespace",

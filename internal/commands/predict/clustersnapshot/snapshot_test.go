@@ -256,3 +256,46 @@ func TestWhoMayReadSomeNamespaces(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// A file of definitions has the CRDs without descriptions, annotations and status. Properties may have these names.
+func TestAFileOfDefinitions(t *testing.T) {
+	dir := t.TempDir()
+	const crd = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com, annotations: {a: b}, labels: {a: b}}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Widget, plural: widgets}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, description: long, properties: {description: {type: string, description: long}, spec: {type: object, default: {description: kept}}}}}
+status: {conditions: []}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+`
+	if err := os.WriteFile(filepath.Join(dir, "crd.yaml"), []byte(crd), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := OfDefinitions([]string{dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := item(t, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets.example.com}, spec: {group: example.com, scope: Namespaced, names: {kind: Widget, plural: widgets},
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {description: {type: string}, spec: {type: object, default: {description: kept}}}}}}]}}`)
+	if diff := cmp.Diff([]map[string]any{want}, s.Items); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	file := filepath.Join(dir, "defs.yaml")
+	if err := s.Write(file); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := OfDefinitions([]string{file}); err != nil || len(again.Items) != 1 {
+		t.Errorf("read again: %v", err)
+	}
+	if _, err := OfDefinitions([]string{t.TempDir()}); err == nil {
+		t.Error("a folder without CRDs is taken")
+	}
+}

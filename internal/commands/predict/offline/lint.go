@@ -127,6 +127,14 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 			s.patched(f.files, object, f.files.Find(object.Kind, object.Name))
 		}
 	}
+	for _, u := range w.elsewhere {
+		if s.definitions[u.GetName()] == nil {
+			versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+			plural, _, _ := unstructured.NestedString(u.Object, "spec", "names", "plural")
+			s.definitions[u.GetName()] = u
+			custom[schema.GroupResource{Group: kindDefinedBy(u).Group, Resource: plural}] = hasRules(versions)
+		}
+	}
 	if over != nil {
 		objects = slices.DeleteFunc(slices.Clone(objects), func(obj runtime.Object) bool {
 			m, err := meta.Accessor(obj)

@@ -160,6 +160,18 @@ metadata: {name: developer, namespace: default}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: developer}]
 ---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: registrations}
+rules:
+- {apiGroups: [admissionregistration.k8s.io], resources: ["*"], verbs: [list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: registrations}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: registrations}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: developer}]
+---
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: there}
@@ -191,6 +203,9 @@ spec: {containers: [{name: c, image: i}]}
 	developer := s.As("developer", "system:authenticated")
 	harness.Eventually(t, "the rights in the namespace are there", func() error {
 		_, err := harness.Client(t, developer).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+		if err == nil {
+			_, err = harness.Client(t, developer).AdmissionregistrationV1().ValidatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{})
+		}
 		return err
 	})
 	schemaOnly := withPlugins(t, t.Context(), developer, offline.Flags{})
@@ -225,10 +240,10 @@ spec: {containers: [{name: c, image: i}]}
 		{"a token of an account that is not there", admin, "CREATE serviceaccounts/token", "{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, metadata: {name: a}, spec: {audiences: [], expirationSeconds: 3600}}", nil, offline.OwnAccess, `serviceaccounts "a" not found`, "Storage", ""},
 		{"an eviction of a pod that is not there", admin, "CREATE pods/eviction", "{apiVersion: policy/v1, kind: Eviction, metadata: {name: a}}", nil, offline.OwnAccess, `pods "a" not found`, "Storage", ""},
 		{"an eviction", admin, "CREATE pods/eviction", "{apiVersion: policy/v1, kind: Eviction, metadata: {name: free}}", nil, offline.OwnAccess, "", "", ""},
-		{"a custom resource against the schema, without the CRD", schemaOnly, "CREATE", widget("{size: 0}"), nil, offline.NoAccess, "spec.size", plan.ValidationName, "may not"},
-		{"a custom resource against a rule, without the CRD", schemaOnly, "CREATE", widget("{size: 100}"), nil, offline.NoAccess, "large widgets are blue", plan.ValidationName, "may not"},
+		{"a custom resource against the schema, without the CRD", schemaOnly, "CREATE", widget("{size: 0}"), nil, offline.NoAccess, "spec.size", plan.ValidationName, ""},
+		{"a custom resource against a rule, without the CRD", schemaOnly, "CREATE", widget("{size: 100}"), nil, offline.NoAccess, "large widgets are blue", plan.ValidationName, ""},
 		{"a field with a typo, without the CRD", schemaOnly, "CREATE", widget("{size: 1, color: red}"), nil, offline.NoAccess, `unknown field "spec.color"`, "Decoding", ""},
-		{"a custom resource without the CRD", schemaOnly, "CREATE", widget("{size: 1}"), nil, offline.NoAccess, "", "", "may not"},
+		{"a custom resource without the CRD", schemaOnly, "CREATE", widget("{size: 1}"), nil, offline.NoAccess, "", "", ""},
 		{"a caller without the right", limited, "CREATE", configMap("new"), &user.DefaultInfo{Name: "reader"}, offline.OwnAccess, `configmaps is forbidden: User "reader" cannot create resource "configmaps" in API group "" in the namespace "default"`, "Authorization", ""},
 		{"a caller who may patch", limited, "UPDATE", configMap("there"), &user.DefaultInfo{Name: "reader"}, offline.OwnAccess, "", "", ""},
 		{"another user without the right", admin, "CREATE", configMap("new"), ada, offline.UserAccess, `User "ada" cannot create resource "configmaps"`, "Authorization", ""},

@@ -60,6 +60,9 @@ type World struct {
 	files   *files
 	cluster *cluster
 
+	// elsewhere are CRDs that are in no file and in no cluster, for lint rules.
+	elsewhere []*unstructured.Unstructured
+
 	// compiledIn has the built-in admission plugins; nil if their verdicts are not known.
 	compiledIn *compiledIn
 

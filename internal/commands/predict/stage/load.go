@@ -206,6 +206,33 @@ func (s *Stage) furnish(ctx context.Context, at Phase, batch []*loading) error {
 	return nil
 }
 
+// Undefined returns the kinds of objects, and of the params of policies among them, that neither the server has nor a CRD
+// among the objects defines.
+func (s *Stage) Undefined(objects []*unstructured.Unstructured) (list []schema.GroupVersionKind) {
+	defined := map[schema.GroupKind]bool{}
+	for _, u := range objects {
+		if u.GroupVersionKind().Group == extensions {
+			group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+			kind, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
+			defined[schema.GroupKind{Group: group, Kind: kind}] = true
+		}
+	}
+	for _, u := range objects {
+		kinds := []schema.GroupVersionKind{u.GroupVersionKind()}
+		if _, ok := ParamKind(u); ok {
+			version, _, _ := unstructured.NestedString(u.Object, "spec", "paramKind", "apiVersion")
+			kind, _, _ := unstructured.NestedString(u.Object, "spec", "paramKind", "kind")
+			kinds = append(kinds, schema.FromAPIVersionAndKind(version, kind))
+		}
+		for _, kind := range kinds {
+			if !defined[kind.GroupKind()] && !slices.Contains(list, kind) && s.kinds.Of(kind).Guessed {
+				list = append(list, kind)
+			}
+		}
+	}
+	return list
+}
+
 // Hardened returns notes about objects that a kube-apiserver enforces although Gatehouse only warns or audits.
 func (s *Stage) Hardened(objects []*unstructured.Unstructured) []string {
 	list := make([]runtime.Object, len(objects))

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/crdschema"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/engines"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
@@ -62,6 +63,8 @@ type Options struct {
 	Repeat string
 	// Coverage adds the coverage of policies and webhooks to the report.
 	Coverage bool
+	// Definitions finds CRDs that are not in the files of a test environment; nil for none.
+	Definitions *crdschema.Locations
 	// Mutate, if set, selects registrations by their lines in a file. Each is changed, one decision at a time, and the
 	// report lists the surviving mutants.
 	Mutate func(file string, first, last int) (bool, error)
@@ -355,11 +358,16 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 func (r *runner) together(ctx context.Context, p *venue, set *worldSet, judged []*Result, broken func(error) error) error {
 	loading := time.Now()
 	names := namesIn(set.Objects)
+	doubts, elsewhere, err := r.definedElsewhere(ctx, p, set, judged)
 	policies := p.split(set)
-	notes, failures, err := load(ctx, p.stage, set.Set)
-	if err == nil && len(failures) > 0 {
-		err = &worldError{failures}
+	var notes []string
+	if err == nil {
+		var failures []report.Finding
+		if notes, failures, err = load(ctx, p.stage, set.Set); err == nil && len(failures) > 0 {
+			err = &worldError{failures}
+		}
 	}
+	notes = append(elsewhere, notes...)
 	if err == nil {
 		_, err = p.give(ctx, policies)
 	}
@@ -378,7 +386,7 @@ func (r *runner) together(ctx context.Context, p *venue, set *worldSet, judged [
 		return broken(err)
 	}
 	judged = slices.DeleteFunc(judged, func(result *Result) bool {
-		err := names.strange(result.test)
+		err := cmp.Or(names.strange(result.test), doubts.of(result.test))
 		if err != nil {
 			result.Status, result.Message = Broken, err.Error()
 			r.did()

@@ -235,7 +235,7 @@ func newExposed(p *populated) (*exposed, error) {
 	}); err != nil {
 		return nil, err
 	}
-	versions := publish.Versions(a.endpoints)
+	versions := discovery.VersionsOf(a.endpoints)
 	definitions := discovery.Version{GroupVersion: apiextensionsv1.SchemeGroupVersion}
 	if a.custom, err = newCustom(p, append(slices.Clip(versions), definitions), a.types.SchemaChanged); err != nil {
 		return nil, err

@@ -39,7 +39,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/publish"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
@@ -221,7 +220,7 @@ func (a *Agent) install(config *genericapiserver.Config) error {
 	}
 	served := resources.Static{}
 	served.Add(endpoints)
-	found, err := discovery.New(config.ExternalAddress, publish.Prioritized(publish.Versions(endpoints)))
+	found, err := discovery.New(config.ExternalAddress, discovery.VersionsOf(endpoints))
 	if err != nil {
 		return err
 	}

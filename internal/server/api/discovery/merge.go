@@ -39,6 +39,21 @@ func Resources(endpoints []*resources.Endpoint) []metav1.APIResource {
 	return list
 }
 
+// VersionsOf lists the group versions of endpoints. The endpoints are in order.
+func VersionsOf(endpoints []*resources.Endpoint) []Version {
+	var list []Version
+	for i := 0; i < len(endpoints); {
+		gv := endpoints[i].Scope.Resource.GroupVersion()
+		end := i
+		for end < len(endpoints) && endpoints[end].Scope.Resource.GroupVersion() == gv {
+			end++
+		}
+		list = append(list, Version{GroupVersion: gv, Resources: Resources(endpoints[i:end])})
+		i = end
+	}
+	return list
+}
+
 // group is one group with all its versions, preferred first.
 type group struct {
 	name     string

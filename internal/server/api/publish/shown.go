@@ -8,7 +8,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
 // Kinds publishes the served kinds. All fields must be set.
@@ -53,21 +52,6 @@ func Prioritized(versions []discovery.Version) []discovery.Version {
 		versions[i].GroupPriority, versions[i].VersionPriority = p.Group, p.Version
 	}
 	return versions
-}
-
-// Versions lists the group versions of endpoints for discovery. The endpoints are in order.
-func Versions(endpoints []*resources.Endpoint) []discovery.Version {
-	var list []discovery.Version
-	for i := 0; i < len(endpoints); {
-		gv := endpoints[i].Scope.Resource.GroupVersion()
-		end := i
-		for end < len(endpoints) && endpoints[end].Scope.Resource.GroupVersion() == gv {
-			end++
-		}
-		list = append(list, discovery.Version{GroupVersion: gv, Resources: discovery.Resources(endpoints[i:end])})
-		i = end
-	}
-	return list
 }
 
 // Index lists the current paths of discovery.

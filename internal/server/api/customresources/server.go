@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -35,7 +36,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/kit/series"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
-	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
 )
 
 // resync is how often every CRD is checked again, to finish finalizations that failed.
@@ -44,12 +44,17 @@ const resync = 5 * time.Minute
 // patience is how long readers of discovery wait for a CRD at most.
 const patience = 5 * time.Second
 
+// Factory returns the options with which the store of a resource is opened.
+type Factory interface {
+	For(config *storagebackend.ConfigForResource, prefix string) generic.RESTOptions
+}
+
 // Options configure the serving of CRDs and their objects. Factory, Storage, Client, Equivalents
 // and Webhooks must be set.
 type Options struct {
 	// Factory opens the stores; Storage is the configuration they share: where
 	// etcd is, and the prefix of its keys.
-	Factory *storage.Factory
+	Factory Factory
 	Storage storagebackend.Config
 	// Client reaches the server itself as a superuser. An informer reads definitions with it, and
 	// controllers write the status of definitions.

@@ -154,5 +154,5 @@ func keyOf(u *unstructured.Unstructured) string {
 }
 
 func titleOf(u *unstructured.Unstructured) string {
-	return stage.Title(u.GetKind(), u.GetNamespace(), u.GetName())
+	return report.Title(u.GetKind(), u.GetNamespace(), u.GetName())
 }

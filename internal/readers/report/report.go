@@ -60,6 +60,14 @@ type Finding struct {
 	Href string `json:"-"`
 }
 
+// Title names an object in a message: Deployment shop/web.
+func Title(kind, namespace, name string) string {
+	if namespace != "" {
+		name = namespace + "/" + name
+	}
+	return kind + " " + name
+}
+
 // Cause is the part of admission behind a finding.
 type Cause struct {
 	// Plugin is the admission plugin, such as PodSecurity.

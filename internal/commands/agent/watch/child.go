@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/auditreport"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/subprocess"
 )
 
@@ -28,12 +28,12 @@ const (
 // AuditBy returns a function that audits the objects of resources in a child process of a program, gatehouse. The
 // embedded server that evaluates the policies has its own metrics and memory, which must stay separate from this
 // process. kubeconfig is empty in a pod.
-func AuditBy(program, kubeconfig string, resources []string) func(context.Context) (*replay.AuditReport, error) {
+func AuditBy(program, kubeconfig string, resources []string) func(context.Context) (*auditreport.Report, error) {
 	args := []string{program, "audit", "--output=json", "--object-rate=" + objectRate, "--resource=" + strings.Join(resources, ",")}
 	if kubeconfig != "" {
 		args = append(args, "--kubeconfig="+kubeconfig)
 	}
-	return func(ctx context.Context) (*replay.AuditReport, error) {
+	return func(ctx context.Context) (*auditreport.Report, error) {
 		out, said := &bounded{}, &subprocess.Tail{}
 		p, err := subprocess.Start(args, append(os.Environ(), "GOMEMLIMIT="+auditMemory, "GOMAXPROCS=1"), "", out, said, nil)
 		if err != nil {
@@ -48,8 +48,8 @@ func AuditBy(program, kubeconfig string, resources []string) func(context.Contex
 			return nil, context.Cause(ctx)
 		}
 		// The exit code is not 0 if the audit has findings, or nothing to evaluate.
-		report := &replay.AuditReport{}
-		if err := json.Unmarshal(out.text, report); err != nil || report.Kind != "AuditReport" {
+		report := &auditreport.Report{}
+		if err := json.Unmarshal(out.text, report); err != nil || report.Kind != auditreport.Kind {
 			return nil, errors.Join(fmt.Errorf("an audit made no report: %s", said), p.Err)
 		}
 		return report, nil

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/auditreport"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
@@ -52,10 +52,10 @@ func apiVersionOf(w *lint.World, kind string) string {
 }
 
 // ofAuditFinding converts an audit finding.
-func ofAuditFinding(f *replay.AuditFinding) finding {
+func ofAuditFinding(f *auditreport.Finding) finding {
 	r := f.Resource()
 	r.Message = plain(r.Message)
-	if f.Result == replay.ChangesIt {
+	if f.Result == auditreport.ChangesIt {
 		r.Severity = "info"
 	}
 	r.ID = idOf(f.Policy, f.Binding, r.Rule, f.ObjectKind, f.Namespace, f.Name, f.UID)

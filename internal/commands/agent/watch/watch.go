@@ -19,8 +19,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/auditreport"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/election"
@@ -38,7 +38,7 @@ type Options struct {
 	// Lint enables linting of the registrations.
 	Lint bool
 	// Audit, if set, evaluates the objects of the cluster against its policies.
-	Audit func(context.Context) (*replay.AuditReport, error)
+	Audit func(context.Context) (*auditreport.Report, error)
 }
 
 // Watcher watches a cluster. Use New to create one.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/auditreport"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
@@ -128,13 +129,13 @@ func (o *auditOptions) run(ctx context.Context, streams command.Streams) error {
 	if found.Judged == 0 {
 		return command.Refuse(streams, errNothing(&found.Input))
 	}
-	if slices.ContainsFunc(found.Findings, func(f *replay.AuditFinding) bool { return f.Result == replay.Fails }) {
+	if slices.ContainsFunc(found.Findings, func(f *auditreport.Finding) bool { return f.Result == auditreport.Fails }) {
 		return command.ExitStatus(command.ExitError)
 	}
 	return nil
 }
 
-func (o *auditOptions) printText(out io.Writer, r *replay.AuditReport) error {
+func (o *auditOptions) printText(out io.Writer, r *auditreport.Report) error {
 	var b strings.Builder
 	o.release.Print(&b)
 	for _, f := range r.Findings {
@@ -159,7 +160,7 @@ func (o *auditOptions) printText(out io.Writer, r *replay.AuditReport) error {
 
 // auditReport is the report of an audit, for all formats. Each finding has the position of the policy, since
 // the objects of a cluster have no file.
-func auditReport(r *replay.AuditReport) *report.Report {
+func auditReport(r *auditreport.Report) *report.Report {
 	f := &report.Report{
 		Tool:  "gatehouse audit",
 		Title: "Audit of " + report.Count(r.Judged, "object"),

@@ -218,7 +218,7 @@ func (r *run) noteOld() {
 		}
 		if n++; n <= mostLeftOut {
 			r.report.Notes = append(r.report.Notes, fmt.Sprintf("the version before: %s:%d: %s could not be made, so that it is judged as new: %s",
-				t.object.File, t.object.Line, stage.Title(t.sent.GetKind(), t.namespace, t.name), t.leftOut))
+				t.object.File, t.object.Line, report.Title(t.sent.GetKind(), t.namespace, t.name), t.leftOut))
 		}
 	}
 	if n > mostLeftOut {

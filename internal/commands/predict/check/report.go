@@ -110,7 +110,7 @@ func (o *Object) Title() string {
 	if name == "" {
 		name = "(no name)"
 	}
-	return stage.Title(o.Kind, o.Namespace, name)
+	return report.Title(o.Kind, o.Namespace, name)
 }
 
 // Call is a webhook or an initializer that would process an object.

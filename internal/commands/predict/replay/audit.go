@@ -5,19 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/auditreport"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/credentials"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
-	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
 
 // maxFindings bounds the findings in an audit report.
@@ -36,93 +35,9 @@ type AuditOptions struct {
 	Gatehouse bool
 }
 
-// Result is the result of one policy for one object, as in a PolicyReport.
-type Result string
-
-// The results.
-const (
-	// Fails: the object would be rejected.
-	Fails Result = "fail"
-	// Warns: the object would be accepted, with a warning or an audit annotation.
-	Warns Result = "warn"
-	// Errs: the policy could not be evaluated, and its failure policy allows the object.
-	Errs Result = "error"
-	// ChangesIt: a mutating policy or webhook would change the object.
-	ChangesIt Result = "change"
-)
-
-// AuditReport is the result of evaluating policies against the objects of a cluster. Its JSON is stable: fields are
-// only ever added.
-type AuditReport struct {
-	APIVersion        string           `json:"apiVersion"`
-	Kind              string           `json:"kind"`
-	KubernetesVersion string           `json:"kubernetesVersion"`
-	Input             requestlog.Count `json:"input"`
-	// VersionNote is set if objects are evaluated as by another release than the cluster's; empty otherwise.
-	VersionNote string `json:"versionNote,omitempty"`
-	// Judged is the number of objects evaluated, and Passed the number of objects among them without a violation.
-	Judged int `json:"judged"`
-	Passed int `json:"passed"`
-	// Findings are sorted by policy and object. More counts the findings left out.
-	Findings []*AuditFinding `json:"findings"`
-	More     int             `json:"more,omitempty"`
-	// Webhooks lists the webhooks that would have been called.
-	Webhooks []Share  `json:"webhooks,omitempty"`
-	Notes    []string `json:"notes,omitempty"`
-}
-
-// AuditFinding is the result of one policy or webhook for one object.
-type AuditFinding struct {
-	// Policy names the policy, or the webhook as CONFIGURATION/NAME. Binding and Validation, an index from 0, are set
-	// for policies.
-	Policy     string `json:"policy"`
-	Webhook    bool   `json:"webhook,omitempty"`
-	Binding    string `json:"binding,omitempty"`
-	Validation *int   `json:"validation,omitempty"`
-	// File and Line locate the policy.
-	File string `json:"file,omitempty"`
-	Line int    `json:"line,omitempty"`
-
-	APIVersion string `json:"objectAPIVersion"`
-	ObjectKind string `json:"objectKind"`
-	Namespace  string `json:"namespace,omitempty"`
-	Name       string `json:"name"`
-	UID        string `json:"uid,omitempty"`
-
-	Result  Result `json:"result"`
-	Message string `json:"message,omitempty"`
-}
-
-// Title names the object.
-func (f *AuditFinding) Title() string { return stage.Title(f.ObjectKind, f.Namespace, f.Name) }
-
-// Level returns the severity of the finding.
-func (f *AuditFinding) Level() report.Level {
-	switch f.Result {
-	case Fails:
-		return report.Error
-	case ChangesIt:
-		return report.Note
-	}
-	return report.Warning
-}
-
-// Resource converts the finding for a report about a cluster. Such reports have no result for changes, so changes
-// become warnings.
-func (f *AuditFinding) Resource() report.Resource {
-	r := report.Resource{APIVersion: f.APIVersion, Kind: f.ObjectKind, Namespace: f.Namespace, Name: f.Name, UID: f.UID, Policy: f.Policy, Result: string(f.Result), Message: f.Message}
-	if f.Result == ChangesIt {
-		r.Result = string(Warns)
-	}
-	if f.Validation != nil {
-		r.Rule = strconv.Itoa(*f.Validation)
-	}
-	return r
-}
-
 // Audit evaluates policies against objects. The error reports that the audit failed.
-func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
-	r := &AuditReport{APIVersion: requestlog.APIVersion, Kind: "AuditReport", KubernetesVersion: emulation.Behaves("v" + emulation.Release), VersionNote: o.VersionNote, Findings: []*AuditFinding{}}
+func Audit(ctx context.Context, o AuditOptions) (*auditreport.Report, error) {
+	r := &auditreport.Report{APIVersion: requestlog.APIVersion, Kind: auditreport.Kind, KubernetesVersion: emulation.Behaves("v" + emulation.Release), VersionNote: o.VersionNote, Findings: []*auditreport.Finding{}}
 	n, first := &needs{}, &requestlog.Count{}
 	// A snapshot already contains the namespaces and accounts that its objects need.
 	if o.Policies != nil {
@@ -157,7 +72,7 @@ func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
 	}
 	defer w.Close()
 	r.Notes = notes
-	a := &auditing{AuditReport: r, world: w, call: o.limiter(), places: map[string]*manifests.Object{}, webhooks: map[string]int{}}
+	a := &auditing{Report: r, world: w, call: o.limiter(), places: map[string]*manifests.Object{}, webhooks: map[string]int{}}
 	for _, f := range files {
 		name, _ := f.Content["metadata"].(map[string]any)["name"].(string)
 		a.places[name] = f
@@ -166,7 +81,7 @@ func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
 }
 
 type auditing struct {
-	*AuditReport
+	*auditreport.Report
 	world    *stage.Stage
 	call     func(context.Context) error
 	places   map[string]*manifests.Object
@@ -176,7 +91,7 @@ type auditing struct {
 // audited is the result for one object.
 type audited struct {
 	calls    []string
-	findings []*AuditFinding
+	findings []*auditreport.Finding
 }
 
 func (a *auditing) all(ctx context.Context, o *AuditOptions, of int) error {
@@ -185,7 +100,7 @@ func (a *auditing) all(ctx context.Context, o *AuditOptions, of int) error {
 		return err
 	}
 	a.Input = *count
-	slices.SortStableFunc(a.Findings, func(x, y *AuditFinding) int {
+	slices.SortStableFunc(a.Findings, func(x, y *auditreport.Finding) int {
 		return cmp.Or(cmp.Compare(x.Policy, y.Policy), cmp.Compare(x.ObjectKind, y.ObjectKind), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
 	if a.call == nil {
@@ -226,13 +141,13 @@ func (a *auditing) one(ctx context.Context, q *requestlog.Request) (*audited, er
 	}
 	j := &audited{calls: v.calls}
 	u := decoded(q.Object)
-	about := func(f AuditFinding) *AuditFinding {
+	about := func(f auditreport.Finding) *auditreport.Finding {
 		f.APIVersion, f.ObjectKind, f.Namespace, f.Name, f.UID = u.GetAPIVersion(), u.GetKind(), u.GetNamespace(), u.GetName(), string(u.GetUID())
 		name, _, _ := strings.Cut(f.Policy, "/")
 		if o := a.places[name]; o != nil {
 			f.File, f.Line = o.File, o.Line
 		}
-		if what, patch, ok := strings.Cut(f.Message, changesObject); ok && f.Result == ChangesIt {
+		if what, patch, ok := strings.Cut(f.Message, changesObject); ok && f.Result == auditreport.ChangesIt {
 			f.Message = what + changesObject + string(credentials.Patch([]byte(patch)))
 		}
 		f.Message = cutAll([]string{f.Message}, quotingOf(q))[0]
@@ -244,13 +159,13 @@ func (a *auditing) one(ctx context.Context, q *requestlog.Request) (*audited, er
 		if !ok || act.Entry == nil {
 			continue
 		}
-		f := AuditFinding{Policy: act.By, Webhook: act.Kind == trace.ByWebhook, Binding: act.Binding, Validation: act.Index, Result: result, Message: act.Message}
-		if result == ChangesIt {
+		f := auditreport.Finding{Policy: act.By, Webhook: act.Kind == trace.ByWebhook, Binding: act.Binding, Validation: act.Index, Result: result, Message: act.Message}
+		if result == auditreport.ChangesIt {
 			patch, _ := json.Marshal(act.Patch)
 			f.Message = "the " + act.Kind + changesObject + string(patch)
 		}
-		ours = ours || result == Fails
-		if !slices.ContainsFunc(j.findings, func(o *AuditFinding) bool {
+		ours = ours || result == auditreport.Fails
+		if !slices.ContainsFunc(j.findings, func(o *auditreport.Finding) bool {
 			return o.Policy == f.Policy && o.Result == f.Result && o.Message == f.Message && o.Binding == f.Binding
 		}) {
 			j.findings = append(j.findings, about(f))
@@ -263,6 +178,6 @@ func (a *auditing) one(ctx context.Context, q *requestlog.Request) (*audited, er
 }
 
 // results maps the deeds of policies and webhooks to results.
-var results = map[trace.Deed]Result{
-	trace.Rejects: Fails, trace.WouldReject: Warns, trace.Notes: Warns, trace.FailsOpen: Errs, trace.Changes: ChangesIt,
+var results = map[trace.Deed]auditreport.Result{
+	trace.Rejects: auditreport.Fails, trace.WouldReject: auditreport.Warns, trace.Notes: auditreport.Warns, trace.FailsOpen: auditreport.Errs, trace.Changes: auditreport.ChangesIt,
 }

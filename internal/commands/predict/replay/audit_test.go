@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/auditreport"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/clustersnapshot"
 )
 
@@ -83,7 +84,7 @@ webhooks:
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]Share{{"hooks/accounts.example.com", 1}}, r.Webhooks); diff != "" {
+	if diff := cmp.Diff([]Share{{Name: "hooks/accounts.example.com", Count: 1}}, r.Webhooks); diff != "" {
 		t.Errorf("webhooks (-want +got):\n%s", diff)
 	}
 	if len(r.Input.LeftOut) == 0 || !strings.Contains(r.Input.LeftOut[0].Reason, "nothing defines the kind Gone") {
@@ -110,7 +111,7 @@ webhooks:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Findings) != 1 || r.Findings[0].Policy != "own" || r.Findings[0].Name != "web" || r.Findings[0].Result != Fails || len(r.Webhooks) > 0 {
+	if len(r.Findings) != 1 || r.Findings[0].Policy != "own" || r.Findings[0].Name != "web" || r.Findings[0].Result != auditreport.Fails || len(r.Webhooks) > 0 {
 		t.Errorf("findings %+v, webhooks %v", r.Findings, r.Webhooks)
 	}
 	s = cluster(t, namespaces)

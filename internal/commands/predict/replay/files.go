@@ -75,5 +75,5 @@ func kindsOf(objects []*unstructured.Unstructured) *offline.Kinds {
 
 // titleOf names an object in messages.
 func titleOf(u *unstructured.Unstructured) string {
-	return stage.Title(u.GetKind(), u.GetNamespace(), u.GetName())
+	return report.Title(u.GetKind(), u.GetNamespace(), u.GetName())
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/auditreport"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 )
@@ -138,10 +139,7 @@ type Group struct {
 }
 
 // Share is the number of a group's requests with the same name.
-type Share struct {
-	Name  string `json:"name"`
-	Count int    `json:"count"`
-}
+type Share = auditreport.Share
 
 // Example is a request of a group.
 type Example struct {
@@ -339,7 +337,7 @@ func cutAll(list []string, quoting func(string) string) []string {
 func shares(counts map[string]int) []Share {
 	list := make([]Share, 0, len(counts))
 	for name, count := range counts {
-		list = append(list, Share{name, count})
+		list = append(list, Share{Name: name, Count: count})
 	}
 	slices.SortFunc(list, func(a, b Share) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
 	if len(list) <= maxShares {
@@ -349,7 +347,7 @@ func shares(counts map[string]int) []Share {
 	for _, s := range list[maxShares-1:] {
 		others += s.Count
 	}
-	return append(list[:maxShares-1], Share{"(others)", others})
+	return append(list[:maxShares-1], Share{Name: "(others)", Count: others})
 }
 
 // inOrder returns the groups, most severe and largest first.
@@ -358,7 +356,7 @@ func inOrder(groups map[string]*Group) []*Group {
 	for _, o := range list {
 		o.Namespaces, o.Users, o.Resources = shares(o.namespaces), shares(o.users), shares(o.resources)
 		for _, date := range slices.Sorted(maps.Keys(o.days)) {
-			o.Days = append(o.Days, Share{date, o.days[date]})
+			o.Days = append(o.Days, Share{Name: date, Count: o.days[date]})
 		}
 	}
 	slices.SortFunc(list, func(a, b *Group) int {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
@@ -28,14 +29,6 @@ type Refused struct {
 	Status *metav1.Status
 	// Unserved reports whether the server does not have the kind of the object.
 	Unserved bool
-}
-
-// Title returns the name of an object in messages: Deployment shop/web.
-func Title(kind, namespace, name string) string {
-	if namespace != "" {
-		name = namespace + "/" + name
-	}
-	return kind + " " + name
 }
 
 // loading is an object that is being loaded into the server.
@@ -165,7 +158,7 @@ func (s *Stage) load(ctx context.Context, validation string, l *loading) error {
 		err = json.Unmarshal(data, &counted)
 	}
 	if err != nil {
-		return fmt.Errorf("the status of %s: %w", Title(u.GetKind(), l.namespace, u.GetName()), err)
+		return fmt.Errorf("the status of %s: %w", report.Title(u.GetKind(), l.namespace, u.GetName()), err)
 	}
 	if l.used = counted.Used; l.used != nil {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
@@ -52,7 +53,7 @@ func (u *Unseen) Text() string {
 func LeftOut(r *Refused) Unseen {
 	namespace := r.Object.GetNamespace()
 	return Unseen{
-		Resource: Title(r.Object.GetKind(), namespace, r.Object.GetName()), Reason: "the snapshot's was left out: " + r.Status.Message,
+		Resource: report.Title(r.Object.GetKind(), namespace, r.Object.GetName()), Reason: "the snapshot's was left out: " + r.Status.Message,
 		concerns: func(a *About) bool { return namespace == "" || a.Namespace == namespace },
 	}
 }

@@ -434,7 +434,7 @@ func load(ctx context.Context, w *stage.Stage, set *manifests.Set) (notes []stri
 			}
 			line, _ := o.Place(f.Place)
 			failures = append(failures, report.Finding{
-				File: o.File, Line: line, Object: stage.Title(r.Object.GetKind(), r.Object.GetNamespace(), r.Object.GetName()), Field: f.Field, Message: f.Message,
+				File: o.File, Line: line, Object: report.Title(r.Object.GetKind(), r.Object.GetNamespace(), r.Object.GetName()), Field: f.Field, Message: f.Message,
 			})
 		}
 	}

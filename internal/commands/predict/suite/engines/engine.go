@@ -22,6 +22,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
 
 const (
@@ -108,7 +109,7 @@ func load(ctx context.Context, w *stage.Stage, objects []*unstructured.Unstructu
 	refused, _, err := w.Load(ctx, metav1.FieldValidationWarn, objects)
 	if err == nil && len(refused) > 0 {
 		r := &refused[0]
-		err = fmt.Errorf("%s of its manifests is not taken: %s", stage.Title(r.Object.GetKind(), r.Object.GetNamespace(), r.Object.GetName()), r.Status.Message)
+		err = fmt.Errorf("%s of its manifests is not taken: %s", report.Title(r.Object.GetKind(), r.Object.GetNamespace(), r.Object.GetName()), r.Status.Message)
 	}
 	return err
 }
@@ -162,7 +163,7 @@ func (e *Engine) Give(ctx context.Context, w *stage.Stage, policies []*unstructu
 		taken = append(taken, byPlace[at]...)
 		if len(refused) > 0 {
 			r := &refused[0]
-			return taken, errUntaken{fmt.Errorf("the engine %s does not take %s: %s", e.Name, stage.Title(r.Object.GetKind(), r.Object.GetNamespace(), r.Object.GetName()), r.Status.Message)}
+			return taken, errUntaken{fmt.Errorf("the engine %s does not take %s: %s", e.Name, report.Title(r.Object.GetKind(), r.Object.GetNamespace(), r.Object.GetName()), r.Status.Message)}
 		}
 		for _, u := range byPlace[at] {
 			if of.ready != nil {
@@ -197,7 +198,7 @@ func (e *Engine) awaitKinds(ctx context.Context, w *stage.Stage, policies []*uns
 		return !unserved(), nil
 	})
 	if errors.As(err, new(errUntaken)) {
-		return errUntaken{fmt.Errorf("%s %s: %w", without.GetAPIVersion(), stage.Title(without.GetKind(), "", without.GetName()), err)}
+		return errUntaken{fmt.Errorf("%s %s: %w", without.GetAPIVersion(), report.Title(without.GetKind(), "", without.GetName()), err)}
 	}
 	return err
 }
@@ -277,7 +278,7 @@ func (e *Engine) awaitPolicy(ctx context.Context, w *stage.Stage, of *Policies, 
 			data, _ := json.Marshal(now.Object["status"])
 			status = "its status is " + string(data[:min(len(data), 500)])
 		}
-		return errUntaken{fmt.Errorf("the engine %s does not judge by %s %w: %s", e.Name, stage.Title(u.GetKind(), u.GetNamespace(), u.GetName()), err, status)}
+		return errUntaken{fmt.Errorf("the engine %s does not judge by %s %w: %s", e.Name, report.Title(u.GetKind(), u.GetNamespace(), u.GetName()), err, status)}
 	}
 	return err
 }

@@ -9,9 +9,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/gatehouse-dev/gatehouse/internal/kit/datalock"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/program"
-	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
 // defaultDataDir is the default data directory of serve.
@@ -72,7 +72,7 @@ func DefaultKubeconfig() error {
 // user. A folder from elsewhere may contain a kubeconfig that runs a program, reads files or sends the data of
 // commands to another server.
 func ownServer(path string) error {
-	url, err := etcd.Serving(filepath.Join(filepath.Dir(path), "etcd"))
+	url, err := datalock.Serving(filepath.Join(filepath.Dir(path), "etcd"))
 	if err != nil {
 		return err
 	}

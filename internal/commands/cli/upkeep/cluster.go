@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/datalock"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
@@ -140,7 +141,7 @@ func (c *cluster) withoutMajority(ctx context.Context, err error) error {
 	const majority = "a majority of the members must run"
 	state, read := members.ReadState(c.dataDir)
 	client, made := c.api()
-	url := etcd.ServerURL(filepath.Join(c.dataDir, "etcd"))
+	url := datalock.ServerURL(filepath.Join(c.dataDir, "etcd"))
 	if read != nil || state == nil || made != nil || url == "" {
 		return fmt.Errorf("%w: %s", err, majority)
 	}

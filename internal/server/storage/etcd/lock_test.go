@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/kit/datalock"
 )
 
 // The lock file of a process that has a directory gives the endpoint of its etcd, or the reason why
@@ -28,7 +30,7 @@ func TestTheLockSaysWhoHasTheData(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer lock.Close()
-			if err := os.WriteFile(filepath.Join(dir, lockName), []byte(c.written), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, datalock.File), []byte(c.written), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			endpoint, err := Running(dir)
@@ -58,7 +60,7 @@ func TestTheErrorNamesTheProcessThatHasTheData(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer lock.Close()
-			if err := os.WriteFile(filepath.Join(dir, lockName), []byte(c.written), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, datalock.File), []byte(c.written), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			for _, open := range []func() error{
@@ -96,7 +98,7 @@ func TestAServerWritesWhatItOffers(t *testing.T) {
 	if err := s.Serves("https://h:1"); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(s.dir, lockName))
+	text, err := os.ReadFile(filepath.Join(s.dir, datalock.File))
 	if lines := strings.Split(string(text), "\n"); err != nil || len(lines) != 5 || lines[0] != s.Endpoint() || lines[2] != "https://h:1" || lines[3] != "v1.2.3" {
 		t.Errorf("%q, %v", text, err)
 	}

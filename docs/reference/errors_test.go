@@ -68,7 +68,7 @@ var answers = []struct {
 		{`update to uninitialized resource denied`, "403 Forbidden", "A user without the verb `initialize` changed an uninitialized object.", "Wait until it is initialized, or grant the verb.", "internal/engine/initializers/plugin.go"},
 		{`field is immutable once initialization has completed`, "422 Invalid", "A write gives `metadata.initializers` to an object that is initialized.", "Leave the field out.", "internal/engine/initializers/plugin.go"},
 		{`metadata.annotations[...] is reserved: write metadata.initializers instead`, "400 BadRequest", "The annotation is the server's own form of the field.", "Write the field.", "internal/server/api/resources/patch.go"},
-		{`updatedAnnotations[...] is reserved: write metadata.initializers of the deployment instead`, "400 BadRequest", "The same, in a rollback of a deployment.", "Write the field.", "internal/server/api/catalog/legacy.go"},
+		{`updatedAnnotations[...] is reserved: write metadata.initializers of the deployment instead`, "400 BadRequest", "The same, in a rollback of a deployment.", "Write the field.", "internal/server/api/stores/legacy.go"},
 	}},
 	{"Storage and load", "[Operations](../one-server.md) says what to do about disks and databases.", []answer{
 		{`too many concurrent requests, please try again later`, "429 TooManyRequests", "More requests run than `--max-requests-inflight` or `--max-mutating-requests-inflight` allows.", "Retry after a second; most clients do. Raise the limit if the machine has room.", "internal/server/handling/inflight/inflight.go"},
@@ -96,7 +96,7 @@ var answers = []struct {
 		{`must be one that the server returned`, "422 Invalid", "`metadata.resourceVersion` is not a number.", "Send the version that a read returned, or none.", "internal/server/api/resources/mistakes.go"},
 		{`invalid resource version: `, "400 BadRequest", "The parameter `resourceVersion` is not a number.", "Send the version that a list returned, or none.", "internal/server/api/resources/mistakes.go"},
 		{`reading the request's body: `, "504 Timeout", "The connection was too slow, or ended, before the whole body was there.", "Send it again.", "internal/server/api/resources/patch.go"},
-		{`... needs an agent on the node, but this server has none: ...`, "501 MethodNotAllowed", "Logs and commands of containers need nodes, and there are none.", "Use a cluster.", "internal/server/api/catalog/nodes.go"},
+		{`... needs an agent on the node, but this server has none: ...`, "501 MethodNotAllowed", "Logs and commands of containers need nodes, and there are none.", "Use a cluster.", "internal/server/api/stores/nodes.go"},
 	}},
 	{"Aggregated API servers", "[Aggregated API servers](../aggregation.md) and [S22](../dev/rules/22-aggregation.md) have more.", []answer{
 		{`... is not available: ...`, "503 ServiceUnavailable", "The condition `Available` of the APIService that the message names is not true; the rest says why.", "Start or repair the server, its Service, or `caBundle`. Gatehouse looks again by itself.", "internal/server/api/aggregation/proxy.go"},
@@ -133,7 +133,7 @@ var elsewhere = map[string]string{
 	"internal/server/reporting/replicas/states.go":       "a registration state that is not there, as any object",
 	"internal/server/api/resources/later.go":             "a field that the emulated release does not have, as a server of that release answers (S26.13)",
 	"internal/server/api/resources/handler.go":           "a verb that the resource does not have, as in any cluster",
-	"internal/server/api/catalog/addresses.go":           "the first check of the addresses of services gets it inside the server; no client does",
+	"internal/server/api/stores/addresses.go":            "the first check of the addresses of services gets it inside the server; no client does",
 	"internal/server/api/catalog/prepare.go":             "an explanation says what the allocator of a cluster would answer",
 	"internal/server/handling/waiting/visit.go":          "a request that waits outside of its handler; no client gets it",
 	"admission/reports.go":                               "the resource of traces and explanations of an embedded server: what any resource answers to a request that it does not serve",

@@ -6,8 +6,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/places"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/stores"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/election"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/kubernetesservice"
@@ -69,7 +69,7 @@ func newControllers(e *exposed) (*controllers.Controllers, error) {
 		return controllers.New(o)
 	}
 	o.Namespaces.Settle = e.admitter.settle
-	leases, err := election.Stored(catalog.Find(e.kinds, coordinationv1.SchemeGroupVersion.WithResource("leases")))
+	leases, err := election.Stored(stores.Find(e.kinds, coordinationv1.SchemeGroupVersion.WithResource("leases")))
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/builtin"
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
@@ -41,6 +40,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/publish"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/stores"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/filters"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
@@ -61,9 +61,9 @@ import (
 // populated is the phase in which the server has the built-in kinds.
 type populated struct {
 	*storing
-	kinds []catalog.Group
+	kinds []stores.Group
 	// hooks run once requests are served.
-	hooks []catalog.Hook
+	hooks []stores.Hook
 	// afterDelete has the functions to call when an object was deleted other than through the
 	// storage of its kind.
 	afterDelete map[schema.GroupResource]func(runtime.Object)
@@ -127,7 +127,7 @@ func newPopulated(st *storing) (*populated, error) {
 	s, self, config := st.settings, st.loopback, st.config
 	p := &populated{storing: st}
 	var err error
-	if p.kinds, p.hooks, err = catalog.Build(catalog.Options{
+	if p.kinds, p.hooks, err = stores.Build(stores.Options{
 		Storage: st.places, RESTOptions: st.stores.factory, Loopback: self.config, Client: self.client, Informers: self.informers,
 		Authenticator: config.Authentication.Authenticator, Audiences: config.Authentication.APIAudiences,
 		Authorizer: config.Authorization.Authorizer, RuleResolver: config.RuleResolver,
@@ -138,7 +138,7 @@ func newPopulated(st *storing) (*populated, error) {
 	}); err != nil {
 		return nil, err
 	}
-	p.afterDelete = catalog.AfterDelete(p.kinds)
+	p.afterDelete = stores.AfterDelete(p.kinds)
 	if p.generic, err = config.Complete(self.informers).New("gatehouse", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, err
 	}

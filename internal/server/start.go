@@ -15,7 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/stores"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/bootstrap"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
 )
@@ -93,7 +93,7 @@ func newAssembly(c *controlled) (*assembly, error) {
 }
 
 // hookSteps are the steps of the start from the hooks of built-in kinds.
-func hookSteps(hooks []catalog.Hook, self *loopback) []bootStep {
+func hookSteps(hooks []stores.Hook, self *loopback) []bootStep {
 	var steps []bootStep
 	for _, hook := range hooks {
 		steps = append(steps, bootStep{name: hook.Name, lasting: true, do: func(ctx context.Context) error {

@@ -18,11 +18,11 @@ import (
 // storing is the phase in which every resource can be stored.
 type storing struct {
 	*judging
-	stores *stores
+	stores *storeSet
 }
 
-// stores has the stores of all resources.
-type stores struct {
+// storeSet has the stores of all resources.
+type storeSet struct {
 	factory *storage.Factory
 	// initialization hides uninitialized objects, and makes creators wait; nil when the plugin is
 	// off.
@@ -34,7 +34,7 @@ type stores struct {
 
 func newStoring(j *judging) (*storing, error) {
 	s, admitter := j.settings, j.admitter
-	st := &stores{places: j.places}
+	st := &storeSet{places: j.places}
 	var decorator storage.Decorator
 	if s.runs(admission.InitializersName) {
 		mustAct, parallel := initialization.Registered(admitter.refresher.Current)
@@ -84,7 +84,7 @@ var uncached = []schema.GroupResource{
 }
 
 // place implements params.Place.
-func (st *stores) place(resource schema.GroupResource) string {
+func (st *storeSet) place(resource schema.GroupResource) string {
 	if legacyscheme.Scheme.IsGroupRegistered(resource.Group) {
 		return "/" + st.places.ResourcePrefix(resource)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/initialization"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/stores"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
 	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
@@ -54,7 +55,7 @@ func Build(tb testing.TB) []Version {
 	loopback := &restclient.Config{Host: "https://localhost"}
 	api := kubernetes.NewForConfigOrDie(loopback)
 	authorizer := authorizerfactory.NewAlwaysAllowAuthorizer()
-	groups, _, err := catalog.Build(catalog.Options{
+	groups, _, err := stores.Build(stores.Options{
 		Storage: configs, RESTOptions: factory, Loopback: loopback, Client: api,
 		Informers: informers.NewSharedInformerFactory(api, 0), Authorizer: authorizer,
 		ServiceRange: net.IPNet{IP: net.IPv4(10, 0, 0, 0).To4(), Mask: net.CIDRMask(24, 32)},

@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/stores"
 )
 
 // preparation returns the server's preparation of a request's object between the passes of admission; nil if it is not
@@ -31,7 +32,7 @@ func (w *World) preparation(q *Request, a apiadmission.Attributes) (catalog.Prep
 	if !w.prepares(q) || object == nil || old != nil && reflect.TypeOf(object) != reflect.TypeOf(old) {
 		return nil, nil
 	}
-	registry, err := catalog.Builtin(a)
+	registry, err := stores.Builtin(a)
 	if rules := w.rules(q); rules != nil {
 		var s catalog.Strategies
 		s, err = rules.Strategies(q.Kind.Kind.Version, q.Subresource)

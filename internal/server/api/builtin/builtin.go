@@ -17,13 +17,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/stores"
 )
 
 // Options are the kinds, and the inputs of their endpoints.
 type Options struct {
 	// Kinds are upstream's groups, in the order of discovery, and LegacyVersions their versions
 	// that upstream no longer serves.
-	Kinds          []catalog.Group
+	Kinds          []stores.Group
 	LegacyVersions []schema.GroupVersion
 	// Registrations has the storage of the registrations, by version and path, and NotEnforced the
 	// resources that configure admission and that this server does not enforce.
@@ -105,7 +106,7 @@ func Endpoints(o Options) (resources.Static, []*resources.Endpoint, error) {
 		}
 		// Upstream's versions come first, then the versions of Gatehouse only.
 		for _, version := range []string{"v1beta1", "v1alpha1"} {
-			if !slices.ContainsFunc(g.Versions, func(v catalog.Version) bool { return v.Version == version }) {
+			if !slices.ContainsFunc(g.Versions, func(v stores.Version) bool { return v.Version == version }) {
 				if err := addRegistrations(version); err != nil {
 					return nil, nil, err
 				}
@@ -125,7 +126,7 @@ const rollback = "deployments/rollback"
 
 // warningsOf returns warnings, by path, for kinds of a version that upstream enforces or acts on
 // and this server does not: a user who creates such an object must not rely on it.
-func warningsOf(v catalog.Version, notEnforced []string) map[string][]string {
+func warningsOf(v stores.Version, notEnforced []string) map[string][]string {
 	if v.Storage[rollback] != nil {
 		return map[string][]string{rollback: {"the rollback is stored in the deployment's spec.rollbackTo, but this server runs no controller that performs it"}}
 	}

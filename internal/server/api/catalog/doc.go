@@ -1,9 +1,3 @@
-// Package catalog is the list of built-in kinds.
-//
-// The behaviour of a kind comes from upstream: the storage providers of kube-apiserver give each
-// resource its defaulting, conversion, validation, preparation, printer columns, short names,
-// categories and subresources. The table here lists the providers, in the order that decides which
-// group an unqualified resource name means; a second table adds versions that upstream no longer
-// serves. A new group is a new row; CONTRIBUTING.md has the other steps, and the steps for a group
-// that upstream does not have.
+// Package catalog has the built-in kinds: their types, conversions, defaults and validation, and the versions that a
+// server adds to upstream's. It needs no storage and no registries, which package stores has.
 package catalog

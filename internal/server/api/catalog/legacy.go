@@ -1,64 +1,39 @@
 package catalog
 
-import (
-	"context"
-	"fmt"
-	"slices"
-	"strings"
+import "k8s.io/apimachinery/pkg/runtime/schema"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/registry/generic/registry"
-	"k8s.io/apiserver/pkg/registry/rest"
-	apistorage "k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/kubernetes/pkg/apis/apps"
-	deploymentstorage "k8s.io/kubernetes/pkg/registry/apps/deployment/storage"
-
-	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
-)
-
-// legacy lists the versions that upstream's storage still understands and kube-apiserver no longer serves: the workload
+// Legacy lists the versions that upstream's storage still understands and kube-apiserver no longer serves: the workload
 // kinds as the examples of Kubernetes 1.15 use them. A server serves the versions that its flags name (S9.8). They
 // share the storage of the group they moved to. An object written through one version is therefore read through the
 // others, and a webhook's rule on one version also matches the others when its matchPolicy is Equivalent.
-var legacy = []struct {
-	version   schema.GroupVersion
-	from      schema.GroupVersion
-	resources []string
+var Legacy = []struct {
+	Version   schema.GroupVersion
+	From      schema.GroupVersion
+	Resources []string
 }{
 	{
-		version:   schema.GroupVersion{Group: "apps", Version: "v1beta2"},
-		from:      schema.GroupVersion{Group: "apps", Version: "v1"},
-		resources: []string{"controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets"},
+		Version:   schema.GroupVersion{Group: "apps", Version: "v1beta2"},
+		From:      schema.GroupVersion{Group: "apps", Version: "v1"},
+		Resources: []string{"controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets"},
 	},
 	{
-		version:   schema.GroupVersion{Group: "apps", Version: "v1beta1"},
-		from:      schema.GroupVersion{Group: "apps", Version: "v1"},
-		resources: []string{"controllerrevisions", "deployments", "statefulsets"},
+		Version:   schema.GroupVersion{Group: "apps", Version: "v1beta1"},
+		From:      schema.GroupVersion{Group: "apps", Version: "v1"},
+		Resources: []string{"controllerrevisions", "deployments", "statefulsets"},
 	},
 	{
-		version:   schema.GroupVersion{Group: "extensions", Version: "v1beta1"},
-		from:      schema.GroupVersion{Group: "apps", Version: "v1"},
-		resources: []string{"daemonsets", "deployments", "replicasets"},
+		Version:   schema.GroupVersion{Group: "extensions", Version: "v1beta1"},
+		From:      schema.GroupVersion{Group: "apps", Version: "v1"},
+		Resources: []string{"daemonsets", "deployments", "replicasets"},
 	},
 }
-
-// rollback is the path where apps/v1beta1 and extensions/v1beta1 accept a DeploymentRollback.
-// Upstream still has the storage for it.
-const rollback = "deployments/rollback"
 
 // LegacyVersions maps each version that upstream no longer serves to the version whose storage it
 // shares.
 func LegacyVersions() map[schema.GroupVersion]schema.GroupVersion {
 	from := map[schema.GroupVersion]schema.GroupVersion{}
-	for _, l := range legacy {
-		from[l.version] = l.from
+	for _, l := range Legacy {
+		from[l.Version] = l.From
 	}
 	return from
 }
@@ -67,88 +42,10 @@ func LegacyVersions() map[schema.GroupVersion]schema.GroupVersion {
 // resources.
 func StoredVersions() map[schema.GroupVersionResource]schema.GroupVersionResource {
 	stored := map[schema.GroupVersionResource]schema.GroupVersionResource{}
-	for _, l := range legacy {
-		for _, resource := range l.resources {
-			stored[l.version.WithResource(resource)] = l.from.WithResource(resource)
+	for _, l := range Legacy {
+		for _, resource := range l.Resources {
+			stored[l.Version.WithResource(resource)] = l.From.WithResource(resource)
 		}
 	}
 	return stored
-}
-
-// addLegacy adds the wanted versions among those that upstream no longer serves.
-func addLegacy(groups []Group, options generic.RESTOptionsGetter, wanted []schema.GroupVersion) ([]Group, error) {
-	if len(wanted) == 0 {
-		return groups, nil
-	}
-	storages := map[schema.GroupVersion]map[string]rest.Storage{}
-	for _, g := range groups {
-		for _, v := range g.Versions {
-			storages[v.GroupVersion] = v.Storage
-		}
-	}
-	for _, l := range legacy {
-		if !slices.Contains(wanted, l.version) {
-			continue
-		}
-		storage := map[string]rest.Storage{}
-		for path, s := range storages[l.from] {
-			resource, subresource, _ := strings.Cut(path, "/")
-			if !slices.Contains(l.resources, resource) {
-				continue
-			}
-			if subresource == "scale" && l.version.Group != l.from.Group {
-				s = scaleAs{s.(scaleStorage), l.from}
-			}
-			storage[path] = s
-		}
-		if l.version.Version == "v1beta1" {
-			s, err := deploymentstorage.NewStorage(sharing{options, storage["deployments"].(*deploymentstorage.REST).Store})
-			if err != nil {
-				return nil, fmt.Errorf("%s of %s: %w", rollback, l.version, err)
-			}
-			storage[rollback] = rollbackREST{s.Rollback}
-		}
-		i := slices.IndexFunc(groups, func(g Group) bool { return g.Name == l.version.Group })
-		if i < 0 {
-			groups = append(groups, Group{Name: l.version.Group})
-			i = len(groups) - 1
-		}
-		groups[i].Versions = append(groups[i].Versions, Version{GroupVersion: l.version, Storage: storage, Unadvertised: true})
-	}
-	return groups, nil
-}
-
-// sharing returns the storage of a store instead of opening one.
-type sharing struct {
-	generic.RESTOptionsGetter
-	store *registry.Store
-}
-
-// GetRESTOptions implements generic.RESTOptionsGetter.
-func (s sharing) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	o, err := s.RESTOptionsGetter.GetRESTOptions(resource, example)
-	o.Decorator = func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object,
-		func() runtime.Object, apistorage.AttrFunc, apistorage.IndexerFuncs, *cache.Indexers,
-	) (apistorage.Interface, factory.DestroyFunc, error) {
-		return s.store.Storage.Storage, func() {}, nil
-	}
-	return o, err
-}
-
-// rollbackREST writes the rollback of a DeploymentRollback into the deployment, as the server of
-// Kubernetes 1.7 did; a deployment controller carries it out.
-type rollbackREST struct {
-	*deploymentstorage.RollbackREST
-}
-
-// Create implements rest.NamedCreater.
-func (r rollbackREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc,
-	options *metav1.CreateOptions,
-) (runtime.Object, error) {
-	if o, ok := obj.(*apps.DeploymentRollback); ok {
-		if _, reserved := o.UpdatedAnnotations[initializers.Annotation]; reserved {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("updatedAnnotations[%s] is reserved: write metadata.initializers of the deployment instead", initializers.Annotation))
-		}
-	}
-	return r.RollbackREST.Create(ctx, name, obj, validate, options)
 }

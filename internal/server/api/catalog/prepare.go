@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"path"
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,30 +26,9 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/kubernetes/pkg/apis/authentication"
-	authenticationvalidation "k8s.io/kubernetes/pkg/apis/authentication/validation"
 	"k8s.io/kubernetes/pkg/apis/core"
-	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/kubernetes/pkg/apis/networking"
-	"k8s.io/kubernetes/pkg/registry/core/configmap"
-	"k8s.io/kubernetes/pkg/registry/core/endpoint"
-	"k8s.io/kubernetes/pkg/registry/core/event"
-	"k8s.io/kubernetes/pkg/registry/core/limitrange"
-	"k8s.io/kubernetes/pkg/registry/core/namespace"
-	"k8s.io/kubernetes/pkg/registry/core/node"
-	"k8s.io/kubernetes/pkg/registry/core/persistentvolume"
-	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
-	"k8s.io/kubernetes/pkg/registry/core/pod"
-	"k8s.io/kubernetes/pkg/registry/core/podtemplate"
-	"k8s.io/kubernetes/pkg/registry/core/replicationcontroller"
-	"k8s.io/kubernetes/pkg/registry/core/resourcequota"
-	"k8s.io/kubernetes/pkg/registry/core/secret"
-	"k8s.io/kubernetes/pkg/registry/core/service"
-	"k8s.io/kubernetes/pkg/registry/core/serviceaccount"
 )
 
 // sampleAddress is used in place of the address that a server would give a service.
@@ -163,7 +140,7 @@ func allocatable(ctx context.Context, object runtime.Object) error {
 	if !ok || s.Spec.Type == core.ServiceTypeExternalName || s.Spec.ClusterIP == "" || s.Spec.ClusterIP == core.ClusterIPNone {
 		return nil
 	}
-	reader := ctx.Value(readerKey{}).(Reader)
+	reader := ReaderOf(ctx)
 	ranges, err := reader.List(ctx, networking.Resource("servicecidrs"), "")
 	if err != nil || len(ranges) == 0 {
 		return err
@@ -232,123 +209,9 @@ func allocate(object, stored runtime.Object) {
 	}
 }
 
-// Builtin returns the registry without a server for a request about a built-in resource or subresource; nil for
-// other requests. It reads stored objects by the Reader of a context.
-func Builtin(a admission.Attributes) (rest.Storage, error) {
-	resource := a.GetResource()
-	resource.Resource = path.Join(resource.Resource, a.GetSubresource())
-	if s, ok := plain[resource.GroupResource()]; ok {
-		return s.Registry(a), nil
-	}
-	switch {
-	case Binds(a.GetResource().GroupResource(), a.GetSubresource()):
-		return binder{}, nil
-	case resource.GroupResource() == core.Resource("serviceaccounts/token"):
-		return tokens{}, nil
-	}
-	known, err := unstored()
-	return known[resource], err
-}
-
 // Binds reports whether a resource and a subresource, empty for none, bind pods to nodes.
 func Binds(resource schema.GroupResource, subresource string) bool {
 	return resource == core.Resource("bindings") && subresource == "" || resource == core.Resource("pods") && subresource == "binding"
-}
-
-// binder represents the registries that bind pods to nodes, which have no strategy.
-type binder struct{}
-
-// New implements rest.Storage.
-func (binder) New() runtime.Object { return &core.Binding{} }
-
-// Destroy implements rest.Storage.
-func (binder) Destroy() {}
-
-// Create implements rest.Creater.
-func (binder) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
-	if errs := validation.ValidatePodBinding(object.(*core.Binding)); len(errs) > 0 {
-		return nil, errs.ToAggregate()
-	}
-	return object, validate(ctx, object)
-}
-
-// tokens represents the registry of tokens of service accounts, which has no strategy. It issues none.
-type tokens struct{}
-
-// New implements rest.Storage.
-func (tokens) New() runtime.Object { return &authentication.TokenRequest{} }
-
-// Destroy implements rest.Storage.
-func (tokens) Destroy() {}
-
-// Create implements rest.Creater.
-func (tokens) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
-	if errs := authenticationvalidation.ValidateTokenRequest(object.(*authentication.TokenRequest)); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(authentication.Kind("TokenRequest"), "", errs)
-	}
-	return object, validate(ctx, object)
-}
-
-// plain are the strategies of the core group, whose storages need etcd when they are made.
-var plain = map[schema.GroupResource]Strategies{
-	{Resource: "configmaps"}:                    {configmap.Strategy, configmap.Strategy},
-	{Resource: "endpoints"}:                     {endpoint.Strategy, endpoint.Strategy},
-	{Resource: "events"}:                        {event.Strategy, event.Strategy},
-	{Resource: "limitranges"}:                   {limitrange.Strategy, limitrange.Strategy},
-	{Resource: "namespaces"}:                    {namespace.Strategy, namespace.Strategy},
-	{Resource: "nodes"}:                         {node.Strategy, node.Strategy},
-	{Resource: "persistentvolumeclaims"}:        {persistentvolumeclaim.Strategy, persistentvolumeclaim.Strategy},
-	{Resource: "persistentvolumes"}:             {persistentvolume.Strategy, persistentvolume.Strategy},
-	{Resource: "pods"}:                          {pod.Strategy, pod.Strategy},
-	{Resource: "podtemplates"}:                  {podtemplate.Strategy, podtemplate.Strategy},
-	{Resource: "replicationcontrollers"}:        {replicationcontroller.Strategy, replicationcontroller.Strategy},
-	{Resource: "resourcequotas"}:                {resourcequota.Strategy, resourcequota.Strategy},
-	{Resource: "secrets"}:                       {secret.Strategy, secret.Strategy},
-	{Resource: "serviceaccounts"}:               {serviceaccount.Strategy, serviceaccount.Strategy},
-	{Resource: "services"}:                      {service.Strategy, service.Strategy},
-	{Resource: "namespaces/finalize"}:           {Update: namespace.FinalizeStrategy},
-	{Resource: "namespaces/status"}:             {Update: namespace.StatusStrategy},
-	{Resource: "nodes/status"}:                  {Update: node.StatusStrategy},
-	{Resource: "persistentvolumeclaims/status"}: {Update: persistentvolumeclaim.StatusStrategy},
-	{Resource: "persistentvolumes/status"}:      {Update: persistentvolume.StatusStrategy},
-	{Resource: "pods/ephemeralcontainers"}:      {Update: pod.EphemeralContainersStrategy},
-	{Resource: "pods/resize"}:                   {Update: pod.ResizeStrategy},
-	{Resource: "pods/status"}:                   {Update: pod.StatusStrategy},
-	{Resource: "replicationcontrollers/status"}: {Update: replicationcontroller.StatusStrategy},
-	{Resource: "resourcequotas/status"}:         {Update: resourcequota.StatusStrategy},
-	{Resource: "services/status"}:               {Update: service.StatusStrategy},
-}
-
-// unstored makes the storages of the other groups, without storage for objects.
-var unstored = sync.OnceValues(func() (map[schema.GroupVersionResource]rest.Storage, error) {
-	nowhere := &restclient.Config{Host: "https://gatehouse.invalid", Transport: unreachable{}}
-	client, err := kubernetes.NewForConfig(nowhere)
-	if err != nil {
-		return nil, err
-	}
-	o := &Options{Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Authorizer: authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		return ctx.Value(readerKey{}).(Reader).Authorize(ctx, a)
-	})}
-	known := map[schema.GroupVersionResource]rest.Storage{}
-	for _, p := range o.others() {
-		info, err := p.NewRESTStorage(Default(), standIn{})
-		if err != nil {
-			return nil, fmt.Errorf("kinds of group %q: %w", p.GroupName(), err)
-		}
-		for version, storages := range info.VersionedResourcesStorageMap {
-			for name, storage := range storages {
-				known[schema.GroupVersionResource{Group: p.GroupName(), Version: version, Resource: name}] = storage
-			}
-		}
-	}
-	return known, nil
-})
-
-// unreachable is a transport that always fails.
-type unreachable struct{}
-
-func (unreachable) RoundTrip(*http.Request) (*http.Response, error) {
-	return nil, errors.New("kinds without a server ask nobody")
 }
 
 // Reader reads the objects and the permissions for a request.
@@ -362,10 +225,16 @@ type Reader interface {
 
 type readerKey struct{}
 
-// WithReader returns a context for requests to the registries of Builtin.
+// WithReader returns a context for requests to registries without a server.
 func WithReader(ctx context.Context, r Reader) context.Context {
 	return context.WithValue(ctx, readerKey{}, r)
 }
+
+// ReaderOf returns the Reader of a context of WithReader.
+func ReaderOf(ctx context.Context) Reader { return ctx.Value(readerKey{}).(Reader) }
+
+// WithoutEtcd makes registries read the objects of the Reader of a context.
+func WithoutEtcd() generic.RESTOptionsGetter { return standIn{} }
 
 // standIn replaces etcd with the objects of the Reader of a context.
 type standIn struct {
@@ -378,7 +247,7 @@ func (standIn) Versioner() apistorage.Versioner { return apistorage.APIObjectVer
 
 // Get implements storage.Interface.
 func (s standIn) Get(ctx context.Context, key string, _ apistorage.GetOptions, into runtime.Object) error {
-	object, err := ctx.Value(readerKey{}).(Reader).Get(ctx, s.resource, request.NamespaceValue(ctx), path.Base(key))
+	object, err := ReaderOf(ctx).Get(ctx, s.resource, request.NamespaceValue(ctx), path.Base(key))
 	switch {
 	case apierrors.IsNotFound(err):
 		return apistorage.NewKeyNotFoundError(key, 0)
@@ -390,7 +259,7 @@ func (s standIn) Get(ctx context.Context, key string, _ apistorage.GetOptions, i
 
 // GetList implements storage.Interface.
 func (s standIn) GetList(ctx context.Context, _ string, _ apistorage.ListOptions, into runtime.Object) error {
-	list, err := ctx.Value(readerKey{}).(Reader).List(ctx, s.resource, request.NamespaceValue(ctx))
+	list, err := ReaderOf(ctx).List(ctx, s.resource, request.NamespaceValue(ctx))
 	if err != nil {
 		return err
 	}

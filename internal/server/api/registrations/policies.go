@@ -1,12 +1,12 @@
 package registrations
 
-import "github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+import "github.com/gatehouse-dev/gatehouse/internal/server/api/stores"
 
 // HoldPolicies delays the responses to writes of admission policies and of their bindings until the
 // objects are active, like writes of other registrations (S11.8, S20.7). A write of a policy or binding
 // that refers to an object or kind that does not exist gets a warning (S20.9). A write of a status does
 // not change which requests match.
-func HoldPolicies(groups []catalog.Group, hold Hold, warn func(resource string) Warn) {
+func HoldPolicies(groups []stores.Group, hold Hold, warn func(resource string) Warn) {
 	for _, g := range groups {
 		if g.Name != Group {
 			continue
@@ -14,7 +14,7 @@ func HoldPolicies(groups []catalog.Group, hold Hold, warn func(resource string) 
 		for _, v := range g.Versions {
 			for _, p := range policies() {
 				if storage := v.Storage[p.Resource]; storage != nil {
-					v.Storage[p.Resource] = served{Store: catalog.RegistryOf(storage), hold: hold, warn: warn(p.Resource)}
+					v.Storage[p.Resource] = served{Store: stores.RegistryOf(storage), hold: hold, warn: warn(p.Resource)}
 				}
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/stores"
 )
 
 // switchable are the versions of the registrations' group that --runtime-config accepts (S9.8).
@@ -32,7 +33,7 @@ func isStability(name string) bool {
 // optional are the versions of built-in groups that upstream has and does not serve by default.
 func optional() []schema.GroupVersion {
 	var versions []schema.GroupVersion
-	for gv, on := range catalog.Default().GroupVersionConfigs {
+	for gv, on := range stores.Default().GroupVersionConfigs {
 		if !on && gv.Group != registrations.Group {
 			versions = append(versions, gv)
 		}
@@ -70,7 +71,7 @@ func resourceOf(name string) (resource schema.GroupVersionResource, ok bool) {
 		return resource, false
 	}
 	gv := schema.GroupVersion{Group: parts[0], Version: parts[1]}
-	_, ok = catalog.Default().GroupVersionConfigs[gv]
+	_, ok = stores.Default().GroupVersionConfigs[gv]
 	return gv.WithResource(parts[2]), ok && (gv.Group != registrations.Group || !slices.Contains(switchable, gv.Version))
 }
 
@@ -82,7 +83,7 @@ func onByDefault(name string) (gv schema.GroupVersion, ok bool) {
 		return gv, false
 	}
 	gv = schema.GroupVersion{Group: parts[0], Version: parts[1]}
-	return gv, catalog.Default().GroupVersionConfigs[gv] && gv.Group != registrations.Group
+	return gv, stores.Default().GroupVersionConfigs[gv] && gv.Group != registrations.Group
 }
 
 // valuesOf returns the values of the entries of --runtime-config, by entry.
@@ -158,7 +159,7 @@ func Parse(config []string, later bool) (Versions, error) {
 			v.Legacy = append(v.Legacy, gv)
 		}
 	}
-	v.Builtin = catalog.Default()
+	v.Builtin = stores.Default()
 	for _, gv := range optional() {
 		if asked(values, gv) {
 			v.Builtin.EnableVersions(gv)
@@ -238,7 +239,7 @@ func ServedByDefault(entry string) bool {
 	if name == "v1" || name == "api/ga" {
 		return true
 	}
-	return len(parts) > 1 && catalog.Default().GroupVersionConfigs[schema.GroupVersion{Group: parts[0], Version: parts[1]}]
+	return len(parts) > 1 && stores.Default().GroupVersionConfigs[schema.GroupVersion{Group: parts[0], Version: parts[1]}]
 }
 
 // betaPolicies are the kinds of MutatingAdmissionPolicy in v1beta1. They are served only

@@ -1,4 +1,4 @@
-package catalog
+package stores
 
 import (
 	"context"

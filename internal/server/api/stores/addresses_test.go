@@ -1,4 +1,4 @@
-package catalog
+package stores
 
 import (
 	"net/http"
@@ -14,6 +14,8 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
 // An IPAddress that exists is a conflict for the first check of addresses, as soon as the informer
@@ -25,7 +27,7 @@ func TestTheFirstCheckLooksAgain(t *testing.T) {
 	}
 	var answer *metav1.Status
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		data, err := runtime.Encode(Codecs.LegacyCodec(corev1.SchemeGroupVersion), answer)
+		data, err := runtime.Encode(catalog.Codecs.LegacyCodec(corev1.SchemeGroupVersion), answer)
 		if err != nil {
 			t.Error(err)
 		}

@@ -326,6 +326,35 @@ func TestTheEngineStaysSmall(t *testing.T) {
 	}
 }
 
+// withoutServer are the packages that run next to a cluster or read its data, and link no server.
+var withoutServer = []string{"internal/commands/agent", "internal/commands/auditlog", "internal/readers"}
+
+// serverParts are trees of packages that withoutServer may not reach.
+var serverParts = []string{
+	modulePath + "/internal/server/storage", modulePath + "/internal/server/api/stores", "k8s.io/kubernetes/pkg/registry", "go.etcd.io/etcd/server",
+}
+
+// The agent, the audit log and the readers reach neither the server nor its storage nor its stores.
+func TestTheAgentNeedsNoServer(t *testing.T) {
+	t.Chdir(root)
+	for _, tree := range withoutServer {
+		out, err := exec.Command("go", "list", "-deps", "./"+tree+"/...").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for dep := range strings.FieldsSeq(string(out)) {
+			if dep == modulePath+"/internal/server" || slices.ContainsFunc(serverParts, func(part string) bool { return in(dep, part) }) {
+				t.Errorf("%s depends on %s", tree, dep)
+			}
+		}
+	}
+	for _, part := range serverParts {
+		if out, err := exec.Command("go", "list", "-find", part+"/...").Output(); err != nil || len(out) == 0 {
+			t.Errorf("there is no package in %s: %v", part, err)
+		}
+	}
+}
+
 // A test that uses the server does not link it: the package needs only client-go and its dependencies.
 func TestTestsOfOperatorsDoNotLinkTheServer(t *testing.T) {
 	t.Chdir(root)

@@ -25,6 +25,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/builtins"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/dependents"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
@@ -238,7 +240,7 @@ type explainer func(ctx context.Context, q *offline.Request) (*v1alpha1.Admissio
 
 func (o *explainOptions) run(ctx context.Context, streams command.Streams) error {
 	if o.rbac {
-		return printRBAC(streams.Out, "gatehouse-explain", explainComment, offline.Rules())
+		return printRBAC(streams.Out, "gatehouse-explain", explainComment, builtins.Rules())
 	}
 	// The logs of plugins that start are not useful here.
 	if err := command.DiscardLogs(ctx); err != nil {
@@ -269,7 +271,7 @@ func (o *explainOptions) run(ctx context.Context, streams command.Streams) error
 		if !o.expands(q) || made == nil {
 			continue
 		}
-		dependents, err := offline.Dependents(made)
+		dependents, err := dependents.Of(made)
 		if err != nil {
 			return fmt.Errorf("what controllers create for %s %s: %w", made.GetKind(), made.GetName(), err)
 		}
@@ -343,7 +345,7 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 		if err := o.release.Choose(emulation.Cluster{}); err != nil {
 			return nil, nil, "", err
 		}
-		world, err := offline.Read(o.registrations)
+		world, err := builtins.Read(o.registrations)
 		if err != nil {
 			return nil, nil, "", err
 		}
@@ -356,7 +358,7 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 		o.world = always(world, nil)
 		return o.offline(world, nil), world.Kinds, namespace, nil
 	}
-	flags := offline.Flags{Selection: admission.Selection{Enable: o.enable, Disable: o.disable}, Release: o.release.Wanted}
+	flags := builtins.Flags{Selection: admission.Selection{Enable: o.enable, Disable: o.disable}, Release: o.release.Wanted}
 	if o.configFile != "" {
 		var err error
 		if flags.Configuration, err = admission.LoadConfiguration(o.configFile); err != nil {
@@ -399,7 +401,7 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 	}
 	world.Tried = o.tried
 	o.world = always(world, config)
-	if err := world.Judge(ctx, config, flags); err != nil {
+	if err := builtins.Enable(ctx, world, config, flags); err != nil {
 		return nil, nil, "", err
 	}
 	if line := o.release.Line; line != "" && o.output != "text" {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kubectl/pkg/util"
 
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/dependents"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
@@ -206,7 +207,7 @@ func (r *run) alone(ctx context.Context, t *task, variants []*task) *stage.Answe
 		return nil
 	}
 	accepted := &stage.Answer{Code: a.Code, Body: a.Body}
-	if a.Tried != nil && (r.predicting || offline.IsWorkload(t.kind.Kind.GroupKind())) {
+	if a.Tried != nil && (r.predicting || dependents.IsWorkload(t.kind.Kind.GroupKind())) {
 		if accepted.Body, err = a.Tried.Encode(a.Tried.Object); err != nil {
 			return nil
 		}

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/dependents"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
@@ -56,7 +56,7 @@ func (r *run) dependents(ctx context.Context, t *task) (findings []func(), err e
 		// The response belongs to a patch or a review.
 		return nil, nil
 	}
-	made, err := offline.Dependents(stored)
+	made, err := dependents.Of(stored)
 	if err != nil {
 		return nil, fmt.Errorf("what controllers create for %s: %w", t.result.Title(), err)
 	}

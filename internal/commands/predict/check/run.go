@@ -20,7 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/crdschema"
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/dependents"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
@@ -284,7 +284,7 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 		return nil
 	}
 	t.answer = r.read(a)
-	if !r.Diff && r.Old == nil && !r.predicting && !offline.IsWorkload(t.kind.Kind.GroupKind()) {
+	if !r.Diff && r.Old == nil && !r.predicting && !dependents.IsWorkload(t.kind.Kind.GroupKind()) {
 		// The object is not needed any more.
 		defer func() { t.answer.Body = nil }()
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/builtins"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 )
 
@@ -44,7 +45,7 @@ func BenchmarkFiles(b *testing.B) {
 	b.SetBytes(int64(text.Len()))
 	b.ReportAllocs()
 	for b.Loop() {
-		world, err := offline.Read([]string{file})
+		world, err := builtins.Read([]string{file})
 		if err != nil {
 			b.Fatal(err)
 		}

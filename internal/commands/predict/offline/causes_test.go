@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/builtins"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/view"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
@@ -117,11 +118,11 @@ func TestEveryCauseHasOneAnswer(t *testing.T) {
 	if err := os.WriteFile(file, []byte(all+"---\n"+widgets+"\n---\n"+mesh), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	files, err := offline.Read([]string{file})
+	files, err := builtins.Read([]string{file})
 	if err != nil {
 		t.Fatal(err)
 	}
-	world := withPlugins(t, t.Context(), s.Admin, offline.Flags{})
+	world := withPlugins(t, t.Context(), s.Admin, builtins.Flags{})
 	there := func(spec string) string { return strings.Replace(widget(spec), "name: a", "name: there", 1) }
 	const web = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 1, selector: {matchLabels: {app: %[1]s}}, template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: c, image: i}]}}}%[2]s}"
 	for _, tc := range []struct {
@@ -284,7 +285,7 @@ func TestEveryCauseHasOneAnswer(t *testing.T) {
 	}
 	t.Run("rights that cannot be read", func(t *testing.T) {
 		q := &offline.Request{Operation: "CREATE", Object: written(t, roleFor("delete")), User: &user.DefaultInfo{Name: "blind"}, Access: offline.OwnAccess}
-		p := planIn(t, withPlugins(t, t.Context(), s.As("blind", user.AllAuthenticated), offline.Flags{}), q)
+		p := planIn(t, withPlugins(t, t.Context(), s.As("blind", user.AllAuthenticated), builtins.Flags{}), q)
 		if i := slices.IndexFunc(p.Steps, func(s plan.Step) bool { return s.Plugin == plan.ValidationName }); p.Rejection != "" || i < 0 || p.Steps[i].Reason.Message != "unknown: may not list clusterrolebindings" {
 			t.Errorf("rejection %q, steps %+v", p.Rejection, p.Steps)
 		}

@@ -90,7 +90,7 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 		cluster: c,
 		Kinds:   kinds, Hidden: map[registration.Source]string{}, Stored: c.stored, Namespace: c.namespace, Params: clusterParams{c},
 		UserUnknown: "the user is not known: name one with --as", RightsUnknown: "cannot ask the server what the user may do",
-		Notes: []string{notJudged},
+		Notes: []string{WithoutPlugins},
 	}
 	if kinds.incomplete != "" {
 		w.Notes = append(w.Notes, "some kinds are not known: "+kinds.incomplete)
@@ -110,8 +110,8 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 	return w, nil
 }
 
-// notJudged is a note of plans without built-in admission plugins.
-const notJudged = "compiled-in plugins of the server are not part of this plan"
+// WithoutPlugins is a note of plans without built-in admission plugins.
+const WithoutPlugins = "compiled-in plugins of the server are not part of this plan"
 
 // Caller returns the user of config as the cluster authenticates it, nil if the cluster does not tell.
 func Caller(ctx context.Context, config *rest.Config) user.Info {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/builtins"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
@@ -97,7 +98,7 @@ func TestPlansAreTheServersOwn(t *testing.T) {
 	}
 	file := t.TempDir() + "/all.json"
 	writeFile(t, file, text(t, map[string]any{"apiVersion": "v1", "kind": "List", "items": written}))
-	read, err := offline.Read([]string{file})
+	read, err := builtins.Read([]string{file})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/builtins"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/dependents"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
@@ -77,7 +79,7 @@ func podOf(t *testing.T, spec string) *unstructured.Unstructured {
 }
 
 // withPlugins returns a World of a cluster, with its built-in plugins.
-func withPlugins(t *testing.T, ctx context.Context, config *rest.Config, flags offline.Flags) *offline.World {
+func withPlugins(t *testing.T, ctx context.Context, config *rest.Config, flags builtins.Flags) *offline.World {
 	t.Helper()
 	kinds, err := offline.Discover(config)
 	if err != nil {
@@ -87,7 +89,7 @@ func withPlugins(t *testing.T, ctx context.Context, config *rest.Config, flags o
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := world.Judge(ctx, config, flags); err != nil {
+	if err := builtins.Enable(ctx, world, config, flags); err != nil {
 		t.Fatal(err)
 	}
 	return world
@@ -105,7 +107,7 @@ func TestCompiledInPluginsOfAClusterJudge(t *testing.T) {
 		}
 		return err
 	})
-	world := withPlugins(t, t.Context(), s.Admin, offline.Flags{})
+	world := withPlugins(t, t.Context(), s.Admin, builtins.Flags{})
 	for _, c := range pods {
 		pod := podOf(t, c.spec)
 		_, err := harness.Dynamic(t, s.Admin).Resource(world.Kinds.Of(pod.GroupVersionKind()).Resource).Namespace("shop").
@@ -129,7 +131,7 @@ func TestCompiledInPluginsOfAClusterJudge(t *testing.T) {
 		}
 	}
 
-	off := withPlugins(t, t.Context(), s.Admin, offline.Flags{Selection: admission.Selection{Disable: []string{"PodSecurity"}, Enable: []string{"AlwaysPullImages"}}})
+	off := withPlugins(t, t.Context(), s.Admin, builtins.Flags{Selection: admission.Selection{Disable: []string{"PodSecurity"}, Enable: []string{"AlwaysPullImages"}}})
 	pod := podOf(t, pods[1].spec)
 	p, err := off.Plan(t.Context(), &offline.Request{Operation: "CREATE", Kind: off.Kinds.Of(pod.GroupVersionKind()), Namespace: "shop", Object: pod})
 	if err != nil || p.Rejection != "" {
@@ -162,7 +164,7 @@ func TestEachMissingRightIsNamed(t *testing.T) {
 func missingRight(t *testing.T, s *harness.Server, resource, want string, pod *unstructured.Unstructured) {
 	name := "without-" + resource
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	for _, rule := range offline.Rules() {
+	for _, rule := range builtins.Rules() {
 		rule = *rule.DeepCopy()
 		var kept []string
 		for _, r := range rule.Resources {
@@ -191,7 +193,7 @@ func missingRight(t *testing.T, s *harness.Server, resource, want string, pod *u
 		_, err := harness.Client(t, config).StorageV1().StorageClasses().List(t.Context(), metav1.ListOptions{})
 		return err
 	})
-	world := withPlugins(t, t.Context(), config, offline.Flags{})
+	world := withPlugins(t, t.Context(), config, builtins.Flags{})
 	p, err := world.Plan(t.Context(), &offline.Request{Operation: "CREATE", Kind: world.Kinds.Of(pod.GroupVersionKind()), Namespace: "shop", Object: pod})
 	if err != nil {
 		t.Fatal(err)
@@ -301,7 +303,7 @@ func TestDependentsAreThoseOfTheControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, sent := range found {
-		dependents, err := offline.Dependents(sent)
+		objects, err := dependents.Of(sent)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,12 +311,12 @@ func TestDependentsAreThoseOfTheControllers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := offline.Dependents(stored)
-		if err != nil || len(again) != len(dependents) {
-			t.Fatalf("%s: %d and %d dependents: %v", sent.GetKind(), len(dependents), len(again), err)
+		again, err := dependents.Of(stored)
+		if err != nil || len(again) != len(objects) {
+			t.Fatalf("%s: %d and %d dependents: %v", sent.GetKind(), len(objects), len(again), err)
 		}
-		for i := range dependents {
-			d := &dependents[i]
+		for i := range objects {
+			d := &objects[i]
 			about := fmt.Sprintf("%s %s: %s", sent.GetKind(), sent.GetName(), d.Object.GetKind())
 			resource := client.Resource(kinds.Of(d.Object.GroupVersionKind()).Resource).Namespace("shop")
 			want := made(t, resource, d.Object)

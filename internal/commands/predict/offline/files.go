@@ -77,11 +77,7 @@ func Read(paths []string) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := assemble(set, nil)
-	if err == nil {
-		w.prepare()
-	}
-	return w, err
+	return assemble(set, nil)
 }
 
 // ReadTried reads policies and their bindings, which must be valid, from files and directories. tried is for

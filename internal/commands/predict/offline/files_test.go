@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/builtins"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 )
 
@@ -50,7 +51,7 @@ func TestStepsHaveTheirPlaceInFiles(t *testing.T) {
 	name := filepath.Join(dir, "hooks.yaml")
 	writeFile(t, name, hooks)
 	writeFile(t, filepath.Join(dir, "README"), "not YAML: [")
-	w, err := offline.Read([]string{dir})
+	w, err := builtins.Read([]string{dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,11 +93,11 @@ func TestBadFilesAreNamedWithTheirLine(t *testing.T) {
 	} {
 		name := filepath.Join(t.TempDir(), "f.yaml")
 		writeFile(t, name, c.content)
-		if _, err := offline.Read([]string{name}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := builtins.Read([]string{name}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %s", c.name, err, c.want)
 		}
 	}
-	if _, err := offline.Read([]string{t.TempDir()}); err == nil || !strings.Contains(err.Error(), "has no .yaml") {
+	if _, err := builtins.Read([]string{t.TempDir()}); err == nil || !strings.Contains(err.Error(), "has no .yaml") {
 		t.Errorf("an empty directory: %v", err)
 	}
 }
@@ -148,7 +149,7 @@ func TestPoliciesOfFilesSayWhatTheyLack(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "policies.yaml")
 			writeFile(t, name, policy("p", c.spec)+binding("p", c.binding)+c.more)
-			w, err := offline.Read([]string{name})
+			w, err := builtins.Read([]string{name})
 			if err != nil {
 				t.Fatal(err)
 			}

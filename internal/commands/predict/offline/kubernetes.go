@@ -8,14 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/kubernetes/pkg/controlplane"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
-
-// inKubernetes lists the resources that kube-apiserver serves by default, in the release that the server is built from.
-var inKubernetes = controlplane.DefaultAPIResourceConfigSource()
 
 // always lists the groups that kube-apiserver enables separately. It serves them in v1.
 var always = []string{"apiextensions.k8s.io", "apiregistration.k8s.io"}
@@ -30,15 +26,15 @@ func (k *Kind) InKubernetes() bool {
 	if slices.Contains(always, group) {
 		return k.Resource.Version == "v1"
 	}
-	return !catalog.Scheme.IsGroupRegistered(group) || inKubernetes.ResourceEnabled(k.Resource)
+	return !catalog.Scheme.IsGroupRegistered(group) || catalog.ServedByDefault(k.Resource.GroupVersion())
 }
 
-// explanations is the resource that every Gatehouse server has, and no other server.
-const explanations = "admissionexplanations"
+// Explanations is the resource that every Gatehouse server has, and no other server.
+const Explanations = "admissionexplanations"
 
 // OfGatehouse reports whether the kinds come from a Gatehouse server.
 func (k *Kinds) OfGatehouse() bool {
-	_, ok := k.Served(registration.OwnGroup, explanations)
+	_, ok := k.Served(registration.OwnGroup, Explanations)
 	return ok
 }
 

@@ -213,7 +213,7 @@ func (f *files) shown(u *unstructured.Unstructured, kind schema.GroupVersionKind
 
 // as converts an object of a built-in kind to the version of obj, with the defaults.
 func as(u *unstructured.Unstructured, obj runtime.Object) error {
-	internal, err := decode(u)
+	internal, err := Decode(u)
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func parse(u *unstructured.Unstructured) (runtime.Object, field.ErrorList, error
 	if !catalog.Scheme.Recognizes(u.GroupVersionKind()) {
 		return nil, nil, fmt.Errorf("%s has no kind %s", u.GetAPIVersion(), u.GetKind())
 	}
-	internal, err := decode(u)
+	internal, err := Decode(u)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/builtins"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 )
 
@@ -132,7 +133,7 @@ spec: {policyName: p}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, err := offline.Read([]string{file})
+	w, err := builtins.Read([]string{file})
 	if err != nil {
 		t.Fatal(err)
 	}

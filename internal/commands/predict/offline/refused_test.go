@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/builtins"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
@@ -84,7 +85,7 @@ func plannedBy(t *testing.T, q *offline.Request, text string) *plan.Plan {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, err := offline.Read([]string{file})
+	w, err := builtins.Read([]string{file})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func TestFieldsThatTheReleaseHasNot(t *testing.T) {
 			if err := os.WriteFile(file, []byte(widgets), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			w, err := offline.Read([]string{file})
+			w, err := builtins.Read([]string{file})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,11 +209,11 @@ spec: {containers: [{name: c, image: i}]}
 		}
 		return err
 	})
-	schemaOnly := withPlugins(t, t.Context(), developer, offline.Flags{})
+	schemaOnly := withPlugins(t, t.Context(), developer, builtins.Flags{})
 	configMap := func(name string) string {
 		return "{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name + "}}"
 	}
-	admin, limited := withPlugins(t, t.Context(), s.Admin, offline.Flags{}), withPlugins(t, t.Context(), reader, offline.Flags{})
+	admin, limited := withPlugins(t, t.Context(), s.Admin, builtins.Flags{}), withPlugins(t, t.Context(), reader, builtins.Flags{})
 	ada := &user.DefaultInfo{Name: "ada"}
 	for _, tc := range []struct {
 		name      string

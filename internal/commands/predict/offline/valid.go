@@ -22,7 +22,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/stores"
 )
 
 // preparation returns the server's preparation of a request's object between the passes of admission; nil if it is not
@@ -32,7 +31,7 @@ func (w *World) preparation(q *Request, a apiadmission.Attributes) (catalog.Prep
 	if !w.prepares(q) || object == nil || old != nil && reflect.TypeOf(object) != reflect.TypeOf(old) {
 		return nil, nil
 	}
-	registry, err := stores.Builtin(a)
+	registry, err := w.Registry(a)
 	if rules := w.rules(q); rules != nil {
 		var s catalog.Strategies
 		s, err = rules.Strategies(q.Kind.Kind.Version, q.Subresource)
@@ -116,7 +115,7 @@ func (r *registryReader) Get(ctx context.Context, resource schema.GroupResource,
 		if r.note("get", resource, err); err != nil {
 			return nil, err
 		}
-		if object, err = decode(u); err != nil {
+		if object, err = Decode(u); err != nil {
 			return nil, err
 		}
 	}
@@ -154,7 +153,7 @@ func (r *registryReader) List(ctx context.Context, resource schema.GroupResource
 	}
 	objects := make([]runtime.Object, len(list))
 	for i, u := range list {
-		if objects[i], err = decode(u); err != nil {
+		if objects[i], err = Decode(u); err != nil {
 			return nil, err
 		}
 	}
@@ -192,11 +191,4 @@ func (w *World) rules(q *Request) *customresources.Rules {
 }
 
 // prepares reports whether a plan of the request prepares and validates its objects.
-func (w *World) prepares(q *Request) bool { return w.preparing && !q.Answered }
-
-// prepare enables the preparation of objects in plans. Clusters allow privileged containers, unless a server in this
-// process has already decided.
-func (w *World) prepare() {
-	_ = catalog.AllowPrivileged(true)
-	w.preparing = true
-}
+func (w *World) prepares(q *Request) bool { return w.Registry != nil && !q.Answered }

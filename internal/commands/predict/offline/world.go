@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -50,9 +51,13 @@ type World struct {
 	// Fields are the fields in which the types of the cluster's release differ from the types of this program; nil if
 	// none do.
 	Fields *emulation.Fields
-	// preparing reports whether plans prepare and validate objects between the passes, as a server does. It is not set
-	// if a server has accepted the objects.
-	preparing bool
+	// Registry returns the registry, without a server, of a request about a built-in kind; nil for other requests. If it
+	// is set, plans prepare and validate objects between the passes, as a server does. It is not set if a server has
+	// accepted the objects.
+	Registry func(apiadmission.Attributes) (rest.Storage, error)
+	// Builtins completes the links of the plugins that act on registrations with the links of built-in admission
+	// plugins, in order; nil if their verdicts are not known.
+	Builtins func(ctx context.Context, acting []plan.Link, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) ([]plan.Link, error)
 	// Notes describe facts that no plan of this World knows.
 	Notes []string
 
@@ -62,9 +67,6 @@ type World struct {
 
 	// elsewhere are CRDs that are in no file and in no cluster, for lint rules.
 	elsewhere []*unstructured.Unstructured
-
-	// compiledIn has the built-in admission plugins; nil if their verdicts are not known.
-	compiledIn *compiledIn
 
 	// compile compiles the registrations when the first plan is made.
 	compile  sync.Once
@@ -176,9 +178,11 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 	}
 	compiled := w.compiled
 	w.namespaces(ctx, in, compiled, &prediction.Request)
-	links, err := w.chain(ctx, prediction.Attributes)
-	if err != nil {
-		return nil, nil, err
+	links := w.links()
+	if w.Builtins != nil {
+		if links, err = w.Builtins(ctx, links, prediction.Attributes, builtins{catalog.Scheme, w.Kinds.equivalents}); err != nil {
+			return nil, nil, err
+		}
 	}
 	if in.Prepare, err = w.preparation(q, attributes); err != nil {
 		return nil, nil, err
@@ -230,6 +234,12 @@ func (w *World) links() []plan.Link {
 		}
 	}
 	return links
+}
+
+// served reports whether the cluster has the registrations of a plugin.
+func (w *World) served(d *registration.Descriptor) bool {
+	_, ok := w.Kinds.Served(registration.GroupName, d.Resource)
+	return ok || w.cluster == nil || w.Kinds.incomplete != ""
 }
 
 // annotate adds to the steps the position of their rules, and notes about the policies behind their webhooks.
@@ -399,12 +409,12 @@ func (w *World) decode(q *Request, u *unstructured.Unstructured) (runtime.Object
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	}
-	return decode(u)
+	return Decode(u)
 }
 
-// decode returns the server's form of an object: for built-in kinds the internal version, with defaults; other objects
+// Decode returns the server's form of an object: for built-in kinds the internal version, with defaults; other objects
 // stay unchanged. A nil object stays nil.
-func decode(u *unstructured.Unstructured) (runtime.Object, error) {
+func Decode(u *unstructured.Unstructured) (runtime.Object, error) {
 	if u == nil {
 		return nil, nil
 	}

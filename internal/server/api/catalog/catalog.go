@@ -1,6 +1,9 @@
 package catalog
 
 import (
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	_ "k8s.io/kubernetes/pkg/apis/admission/install"
 	_ "k8s.io/kubernetes/pkg/apis/admissionregistration/install"
@@ -34,3 +37,11 @@ var Scheme = legacyscheme.Scheme
 
 // Codecs encode and decode the kinds of Scheme.
 var Codecs = legacyscheme.Codecs
+
+var stable = regexp.MustCompile(`^v[0-9]+$`)
+
+// ServedByDefault reports whether kube-apiserver serves a version of its own groups without flags: it serves stable
+// versions. The group of reviews has no resources.
+func ServedByDefault(gv schema.GroupVersion) bool {
+	return stable.MatchString(gv.Version) && gv.Group != "admission.k8s.io" && Scheme.IsVersionRegistered(gv)
+}

@@ -1,4 +1,4 @@
-package offline
+package dependents
 
 import (
 	"cmp"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller"
 	"k8s.io/kubernetes/pkg/controller/daemon/util"
 
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
@@ -43,16 +44,16 @@ func controllerNamed(name string) user.Info {
 	}
 }
 
-// Dependents returns the objects that controllers create for a workload, in order: a ReplicaSet for a Deployment, a Job
+// Of returns the objects that controllers create for a workload, in order: a ReplicaSet for a Deployment, a Job
 // for a CronJob, the claims of its first pod for a StatefulSet, and a pod for each of them. Other kinds have none. The
 // objects equal the objects created by kube-controller-manager, except for unpredictable values: UIDs, the random ends
 // of names, nodes, and the revision of a StatefulSet.
-func Dependents(workload *unstructured.Unstructured) ([]Dependent, error) {
+func Of(workload *unstructured.Unstructured) ([]Dependent, error) {
 	kind := workload.GroupVersionKind()
 	if _, ok := makers[kind.GroupKind()]; !ok || !catalog.Scheme.Recognizes(kind) {
 		return nil, nil
 	}
-	internal, err := decode(workload)
+	internal, err := offline.Decode(workload)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package offline
+package builtins
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
-	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/plugins"
@@ -39,9 +39,10 @@ type Flags struct {
 	Release string
 }
 
-// compiledIn has the built-in admission plugins that evaluate the requests of a World. They are created when a request
+// judging has the built-in admission plugins that evaluate the requests of a World. They are created when a request
 // concerns them.
-type compiledIn struct {
+type judging struct {
+	world *offline.World
 	// ctx ends the goroutines of the plugins.
 	ctx context.Context
 	// names are the plugins that run, in order.
@@ -70,10 +71,10 @@ var nobody = authorizerfactory.NewAlwaysDenyAuthorizer()
 // patience is the timeout for the cluster's response to a read of a plugin.
 const patience = 30 * time.Second
 
-// Judge enables the cluster's built-in admission plugins for the requests of the World: the default plugins of its
-// release, unless the flags select others. Each plugin reads the objects that it needs as the caller, and ends with
-// ctx. The error is about the flags, or comes from the cluster.
-func (w *World) Judge(ctx context.Context, config *rest.Config, flags Flags) error {
+// Enable adds the registries and the built-in admission plugins of a cluster to the plans of its World: the default
+// plugins of its release, unless the flags select others. Each plugin reads the objects that it needs as the caller, and
+// ends with ctx. The error is about the flags, or comes from the cluster.
+func Enable(ctx context.Context, w *offline.World, config *rest.Config, flags Flags) error {
 	discover, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return err
@@ -102,13 +103,14 @@ func (w *World) Judge(ctx context.Context, config *rest.Config, flags Flags) err
 	if err != nil {
 		return err
 	}
-	w.prepare()
+	prepare(w)
 	w.Fields = emulation.FieldsOf(cmp.Or(flags.Release, info.GitVersion))
-	w.compiledIn = &compiledIn{
-		ctx: ctx, names: names, configuration: cmp.Or(flags.Configuration, &admission.Configuration{}), config: config, transport: transport,
+	c := &judging{
+		world: w, ctx: ctx, names: names, configuration: cmp.Or(flags.Configuration, &admission.Configuration{}), config: config, transport: transport,
 		rooms: map[string]*room{},
 	}
-	w.Notes = slices.DeleteFunc(w.Notes, func(note string) bool { return note == notJudged })
+	w.Builtins = c.links
+	w.Notes = slices.DeleteFunc(w.Notes, func(note string) bool { return note == offline.WithoutPlugins })
 	w.Notes = append(w.Notes, assumed(info.GitVersion, &flags))
 	return nil
 }
@@ -138,20 +140,16 @@ func assumed(release string, flags *Flags) string {
 	return note
 }
 
-// chain returns the links of a plan: the plugins that act on registrations, and the built-in ones that the request
-// concerns.
-func (w *World) chain(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
-	acting, o := w.links(), builtins{catalog.Scheme, w.Kinds.equivalents}
-	if w.compiledIn == nil {
-		return acting, nil
-	}
+// links returns the links of a plan in the order of the plugins: acting, which act on registrations, and the built-in
+// plugins that the request concerns.
+func (c *judging) links(ctx context.Context, acting []plan.Link, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) ([]plan.Link, error) {
 	var list []plan.Link
-	for _, name := range w.compiledIn.names {
+	for _, name := range c.names {
 		if i := slices.IndexFunc(acting, func(l plan.Link) bool { return l.Plugin == name }); i >= 0 {
 			list = append(list, acting[i])
 			continue
 		}
-		links, err := w.link(ctx, name, a, o)
+		links, err := c.link(ctx, name, a, o)
 		if err != nil {
 			return nil, err
 		}
@@ -161,12 +159,12 @@ func (w *World) chain(ctx context.Context, a apiadmission.Attributes) ([]plan.Li
 }
 
 // link returns the link of a built-in plugin, none if the request does not concern it.
-func (w *World) link(ctx context.Context, name string, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) ([]plan.Link, error) {
+func (c *judging) link(ctx context.Context, name string, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) ([]plan.Link, error) {
 	if name == admission.NamespaceLifecycleName {
-		plugin := admission.NewNamespaceLifecycle(lifecycleOf{w})
+		plugin := admission.NewNamespaceLifecycle(lifecycleOf{c.world})
 		links := admission.Links([]admission.Plugin{{Name: name, Interface: plugin}}, a, o, &admission.PlanOptions{})
 		for i := range links {
-			if _, err := w.Namespace(ctx, a.GetNamespace()); a.GetNamespace() != "" && errors.Is(err, plan.ErrUnknown) {
+			if _, err := c.world.Namespace(ctx, a.GetNamespace()); a.GetNamespace() != "" && errors.Is(err, plan.ErrUnknown) {
 				links[i].Hidden = strings.TrimPrefix(err.Error(), plan.ErrUnknown.Error()+": ")
 			}
 		}
@@ -181,14 +179,14 @@ func (w *World) link(ctx context.Context, name string, a apiadmission.Attributes
 		a = apiadmission.NewAttributesRecord(a.GetObject(), a.GetOldObject(), a.GetKind(), a.GetNamespace(), a.GetName(), a.GetResource(),
 			a.GetSubresource(), a.GetOperation(), a.GetOperationOptions(), a.IsDryRun(), &user.DefaultInfo{})
 	}
-	plugin, r, err := w.compiledIn.plugin(ctx, name, a.GetNamespace())
+	plugin, r, err := c.plugin(ctx, name, a.GetNamespace())
 	if err != nil {
 		return nil, fmt.Errorf("admission plugin %s: %w", name, err)
 	}
 	links := admission.Links([]admission.Plugin{{Name: name, Interface: plugin}}, a, o, &admission.PlanOptions{})
 	for i := range links {
 		if row.Asks {
-			links[i].Hidden = w.RightsUnknown
+			links[i].Hidden = c.world.RightsUnknown
 		}
 		for _, read := range row.ReadsFor(a) {
 			if why := r.reading.unread(read.String()); why != "" {
@@ -200,7 +198,7 @@ func (w *World) link(ctx context.Context, name string, a apiadmission.Attributes
 }
 
 // plugin creates a plugin for the requests in a namespace, and waits until it has read its objects.
-func (c *compiledIn) plugin(ctx context.Context, name, namespace string) (apiadmission.Interface, *room, error) {
+func (c *judging) plugin(ctx context.Context, name, namespace string) (apiadmission.Interface, *room, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.rooms[namespace]
@@ -244,7 +242,7 @@ func (c *compiledIn) plugin(ctx context.Context, name, namespace string) (apiadm
 }
 
 // lifecycleOf provides the namespaces of a World.
-type lifecycleOf struct{ *World }
+type lifecycleOf struct{ *offline.World }
 
 // Cached implements admission.Namespaces.
 func (lifecycleOf) Cached(string) *corev1.Namespace { return nil }
@@ -252,10 +250,4 @@ func (lifecycleOf) Cached(string) *corev1.Namespace { return nil }
 // Live implements admission.Namespaces.
 func (l lifecycleOf) Live(ctx context.Context, name string) (*corev1.Namespace, error) {
 	return l.Namespace(ctx, name)
-}
-
-// served reports whether the cluster has the registrations of a plugin.
-func (w *World) served(d *registration.Descriptor) bool {
-	_, ok := w.Kinds.Served(registration.GroupName, d.Resource)
-	return ok || w.cluster == nil || w.Kinds.incomplete != ""
 }

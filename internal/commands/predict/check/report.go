@@ -225,7 +225,10 @@ func (r *run) missingKind(t *task, elsewhere ...string) {
 func (r *run) noKind(t *task, why string, elsewhere ...string) {
 	gvk := t.sent.GroupVersionKind()
 	message := fmt.Sprintf("no matches for kind %q in version %q", gvk.Kind, gvk.GroupVersion())
-	meant := r.stage.Kinds().Meant(gvk)
+	meant := ""
+	if len(elsewhere) == 0 {
+		meant = r.stage.Kinds().Meant(gvk)
+	}
 	switch {
 	case why != "":
 		why += meant

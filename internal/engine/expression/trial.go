@@ -1,0 +1,534 @@
+package expression
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	"github.com/google/cel-go/parser"
+	limits "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// mostLoops bounds how often a trial is repeated for loops over unknown values, each time for the
+// loops of one level.
+const mostLoops = 4
+
+// Setting describes a set of requests for Trials.Of. A nil field is unknown.
+type Setting struct {
+	Known
+	// Object and Old are the objects, if the operation has them.
+	Object, Old *Partial
+	// Missing is the field that Object, or with OfOld Old, does not have; nil for none.
+	Missing []string
+	OfOld   bool
+	// Present are paths of fields that both objects have, with the names joined by dots.
+	Present map[string]bool
+	// User is the user. RequestName and RequestNamespace are request.name and request.namespace.
+	User                          user.Info
+	RequestName, RequestNamespace *string
+	// Kind and Version are request.kind.kind and the version of the kind and the resource.
+	Kind, Version *string
+	// NamespaceObject is the namespace.
+	NamespaceObject *Partial
+}
+
+// Trial is the outcome of an expression for the requests of a Setting.
+type Trial struct {
+	// Value is the value for each request; nil if it depends on unknown values, or is an error.
+	Value ref.Val
+	// Err is the error for each request for which the conditions in If hold; nil if there may be
+	// none.
+	Err error
+	// If are parts of the expression. The text says which value they have.
+	If []string
+}
+
+// Trials evaluates an expression with the variables that it reads, for requests that are known in
+// parts. It is for one goroutine.
+type Trials struct {
+	env       *cel.Env
+	tree      *ast.AST
+	variables []*Trials
+	name      string
+	programs  map[string]cel.Program
+}
+
+// Trials returns the trials of the expression; ok is false if it does not compile.
+func (a *Analysis) Trials() (t *Trials, ok bool) {
+	if a.compile(); a.err != nil {
+		return nil, false
+	}
+	scope := a.e.scope
+	scope.Params, scope.Authorizer = true, true
+	env := environmentOf(scope).StoredExpressionsEnv()
+	if t, ok = newTrials(env, "", a.e.text); !ok || a.e.variables == nil {
+		return t, ok
+	}
+	for _, v := range a.e.variables.list {
+		if one, ok := newTrials(env, v.Name, v.Expression); ok {
+			one.variables = slices.Clone(t.variables)
+			t.variables = append(t.variables, one)
+		}
+	}
+	return t, true
+}
+
+func newTrials(env *cel.Env, name, text string) (*Trials, bool) {
+	parsed, issues := env.Parse(text)
+	if issues.Err() != nil {
+		return nil, false
+	}
+	return &Trials{env: env, tree: parsed.NativeRep(), name: name, programs: map[string]cel.Program{}}, true
+}
+
+// variable returns a variable of the policy; nil if there is none.
+func (t *Trials) variable(name string) *Trials {
+	for _, v := range slices.Backward(t.variables) {
+		if v.name == name {
+			return v
+		}
+	}
+	return nil
+}
+
+// Paths returns the fields of a variable, object or oldObject, that the expression and its
+// variables read, as the longest paths of constant names.
+func (t *Trials) Paths(root string) (list [][]string) {
+	for _, c := range t.chains(t.tree.Expr(), nil) {
+		if c[0] == root && len(c) > 1 && !slices.ContainsFunc(list, func(known []string) bool { return slices.Equal(known, c[1:]) }) {
+			list = append(list, c[1:])
+		}
+	}
+	return list
+}
+
+// chains returns the paths that a part reads, each with its variable. The variables of loops are
+// replaced by the paths in loops.
+func (t *Trials) chains(e ast.Expr, loops map[string][][]string) (list [][]string) {
+	inner := map[ast.Expr]bool{}
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
+		if inner[e] {
+			return
+		}
+		root, path, parts := chain(e)
+		for _, p := range parts {
+			inner[p] = true
+		}
+		switch of, loop := loops[root]; {
+		case root == "":
+		case loop:
+			list = append(list, of...)
+		case root == "variables" && len(path) > 0:
+			if v := t.variable(path[0]); v != nil {
+				list = append(list, v.chains(v.tree.Expr(), nil)...)
+			}
+		default:
+			list = append(list, append([]string{root}, path...))
+		}
+	}))
+	return list
+}
+
+// chain returns the variable and the constant names of a part such as object.metadata.labels['a'];
+// root is empty for another part. parts are the selections in it.
+func chain(e ast.Expr) (root string, path []string, parts []ast.Expr) {
+	switch e.Kind() {
+	case ast.IdentKind:
+		return e.AsIdent(), nil, nil
+	case ast.SelectKind:
+		s := e.AsSelect()
+		root, path, parts = chain(s.Operand())
+		return root, append(path, s.FieldName()), append(parts, s.Operand())
+	case ast.CallKind:
+		call := e.AsCall()
+		if name := call.FunctionName(); name != operators.Index && name != operators.OptIndex && name != operators.OptSelect || call.Args()[1].Kind() != ast.LiteralKind {
+			return "", nil, nil
+		}
+		if key, ok := call.Args()[1].AsLiteral().(types.String); ok {
+			root, path, parts = chain(call.Args()[0])
+			return root, append(path, string(key)), append(parts, call.Args()...)
+		}
+	}
+	return "", nil, nil
+}
+
+// Of evaluates the expression for the requests of a setting. The outcome is empty if it is not
+// known, or expensive to find, or if ctx ends.
+func (t *Trials) Of(ctx context.Context, s *Setting) Trial {
+	loops := map[int64]bool{}
+	for range mostLoops {
+		run := t.run(ctx, s, loops)
+		if run == nil {
+			return Trial{}
+		}
+		if run.value != nil && !types.IsUnknownOrError(run.value) {
+			if len(loops) > 0 {
+				// The loop may have no element.
+				return Trial{}
+			}
+			return Trial{Value: run.value}
+		}
+		if !run.unknownLoops(loops) {
+			return run.outcome()
+		}
+	}
+	return Trial{}
+}
+
+// trialRun is one evaluation.
+type trialRun struct {
+	*Trials
+	s     *Setting
+	tree  *ast.AST
+	state interpreter.EvalState
+	value ref.Val
+	// loops are the paths of the values in a loop, by its variable. ranges are those of all loops, and
+	// unknown the texts of the unknown ranges.
+	loops   map[string][][]string
+	ranges  map[int64][][]string
+	unknown map[int64]string
+}
+
+// someElements is the variable with a list of unknown elements.
+const someElements = "@some"
+
+// run evaluates the expression. The loops in loops have one unknown element.
+func (t *Trials) run(ctx context.Context, s *Setting, loops map[int64]bool) *trialRun {
+	tree := ast.Copy(t.tree)
+	run := &trialRun{Trials: t, s: s, tree: tree, loops: map[string][][]string{}, ranges: map[int64][][]string{}, unknown: map[int64]string{}}
+	ast.PreOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.ComprehensionKind {
+			over := e.AsComprehension().IterRange()
+			if run.ranges[e.ID()] = t.chains(over, nil); loops[e.ID()] {
+				run.unknown[e.ID()] = "size(" + run.text(over) + ") > 0"
+			}
+		}
+	}))
+	t.prepare(tree, s, loops)
+	key := fmt.Sprint(slices.Sorted(maps.Keys(loops)), s.Present)
+	program := t.programs[key]
+	if program == nil {
+		var err error
+		program, err = t.env.PlanProgram(tree, cel.EvalOptions(cel.OptExhaustiveEval),
+			cel.CostLimit(constantLimit), cel.InterruptCheckFrequency(limits.CheckFrequency))
+		if err != nil {
+			return nil
+		}
+		t.programs[key] = program
+	}
+	vars := s.activation()
+	values := &Partial{Fields: map[string]any{}}
+	for _, v := range t.variables {
+		if !strings.Contains(t.texts(), v.name) {
+			continue
+		}
+		values.Fields[v.name] = Unknown
+		switch trial := v.Of(ctx, s); {
+		case trial.Value != nil:
+			values.Fields[v.name] = trial.Value
+		case trial.Err != nil && len(trial.If) == 0:
+			values.Fields[v.name] = types.WrapErr(trial.Err)
+		}
+	}
+	vars["variables"] = values
+	value, details, err := program.ContextEval(ctx, vars)
+	if ctx.Err() != nil || details == nil || details.ActualCost() != nil && *details.ActualCost() > constantLimit {
+		return nil
+	}
+	if err != nil {
+		value = types.WrapErr(err)
+	}
+	run.state, run.value = details.State(), value
+	return run
+}
+
+// texts returns the names of the variables that the expression reads.
+func (t *Trials) texts() string {
+	var names []string
+	ast.PreOrderVisit(t.tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if root, path, _ := chain(e); root == "variables" && len(path) > 0 {
+			names = append(names, path[0])
+		}
+	}))
+	return strings.Join(names, " ")
+}
+
+// prepare writes known facts into a tree.
+func (t *Trials) prepare(tree *ast.AST, s *Setting, loops map[int64]bool) {
+	factory := ast.NewExprFactory()
+	ast.PostOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.SelectKind:
+			if !e.AsSelect().IsTestOnly() {
+				return
+			}
+			root, path, _ := chain(e)
+			if (root == "object" || root == "oldObject") && s.Present[strings.Join(path, ".")] && s.has(root) {
+				e.SetKindCase(factory.NewLiteral(e.ID(), types.True))
+			}
+		case ast.CallKind:
+			// The left value decides how values are compared.
+			call := e.AsCall()
+			if name := call.FunctionName(); (name == operators.Equals || name == operators.NotEquals) && call.Args()[0].Kind() != ast.SelectKind {
+				e.SetKindCase(factory.NewCall(e.ID(), name, call.Args()[1], call.Args()[0]))
+			}
+		case ast.ComprehensionKind:
+			if c := e.AsComprehension(); loops[e.ID()] {
+				c.IterRange().SetKindCase(factory.NewIdent(c.IterRange().ID(), someElements))
+			}
+		}
+	}))
+}
+
+// has reports whether the operation has an object or old object.
+func (s *Setting) has(root string) bool {
+	switch s.Operation {
+	case "CREATE":
+		return root == "object"
+	case "DELETE":
+		return root == "oldObject"
+	}
+	return s.Operation == "UPDATE"
+}
+
+// unknownLoops adds the loops over unknown values to loops, and reports whether there are more.
+func (r *trialRun) unknownLoops(loops map[int64]bool) (more bool) {
+	ast.PostOrderVisit(r.tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.ComprehensionKind || loops[e.ID()] {
+			return
+		}
+		c := e.AsComprehension()
+		if v, ok := r.state.Value(c.IterRange().ID()); ok && types.IsUnknown(v) && !c.HasIterVar2() {
+			loops[e.ID()], more = true, true
+		}
+	}))
+	return more
+}
+
+// given is a part whose value a failure depends on.
+type given struct {
+	part  ast.Expr
+	value bool
+	// loop is set for a loop that has an element.
+	loop bool
+}
+
+func (r *trialRun) outcome() Trial {
+	err, list, fails := r.fails(r.tree.Expr())
+	if !fails {
+		return Trial{}
+	}
+	t := Trial{Err: err}
+	for _, g := range list {
+		if g.loop {
+			if !r.s.independent(r.ranges[g.part.ID()], true) {
+				return Trial{}
+			}
+			t.If = append(t.If, r.unknown[g.part.ID()])
+			continue
+		}
+		if !r.s.independent(r.chains(g.part, r.loops), false) {
+			return Trial{}
+		}
+		text := r.text(g.part)
+		if !g.value {
+			text = "!(" + text + ")"
+		}
+		t.If = append(t.If, text)
+	}
+	return t
+}
+
+// text returns the source of a part.
+func (r *trialRun) text(e ast.Expr) string {
+	if text, err := parser.Unparse(e, r.tree.SourceInfo()); err == nil {
+		return text
+	}
+	return "a condition"
+}
+
+// Independent reports whether the expression may have any value in the requests of a setting.
+func (t *Trials) Independent(s *Setting) bool {
+	return s.independent(t.chains(t.tree.Expr(), nil), false)
+}
+
+// independent reports whether a part that reads some paths may have any value in the requests of
+// the setting. The fields of an object may exclude that another field of it is missing; lists may
+// have elements in any case.
+func (s *Setting) independent(paths [][]string, list bool) bool {
+	if s.Missing == nil {
+		return true
+	}
+	missing := append([]string{"object"}, s.Missing...)
+	if s.OfOld {
+		missing[0] = "oldObject"
+	}
+	return !slices.ContainsFunc(paths, func(c []string) bool {
+		if c[0] != "object" && c[0] != "oldObject" {
+			return false
+		}
+		return !list && (len(c) < 2 || c[1] != "metadata") || starts(c, missing) || starts(missing, c)
+	})
+}
+
+// starts reports whether a path begins with another one.
+func starts(path, with []string) bool {
+	return len(path) >= len(with) && slices.Equal(path[:len(with)], with)
+}
+
+// fails reports whether a part fails if the parts in list have the values there.
+func (r *trialRun) fails(e ast.Expr) (err error, list []given, ok bool) {
+	if v, found := r.state.Value(e.ID()); found && v != nil && !types.IsUnknown(v) {
+		if failed, is := v.(*types.Err); is {
+			return failed, nil, true
+		}
+		return nil, nil, false
+	}
+	first := func(parts ...ast.Expr) (error, []given, bool) {
+		for _, p := range parts {
+			if err, list, ok := r.fails(p); ok {
+				return err, list, true
+			}
+		}
+		return nil, nil, false
+	}
+	switch e.Kind() {
+	case ast.SelectKind:
+		return r.fails(e.AsSelect().Operand())
+	case ast.CallKind:
+		return r.call(e.AsCall())
+	case ast.ListKind:
+		return first(e.AsList().Elements()...)
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			if err, list, ok := first(entry.AsMapEntry().Key(), entry.AsMapEntry().Value()); ok {
+				return err, list, true
+			}
+		}
+	case ast.StructKind:
+		for _, field := range e.AsStruct().Fields() {
+			if err, list, ok := r.fails(field.AsStructField().Value()); ok {
+				return err, list, true
+			}
+		}
+	case ast.ComprehensionKind:
+		c := e.AsComprehension()
+		r.loops[c.IterVar()] = r.ranges[e.ID()]
+		// The last iteration has the values in state.
+		err, list, ok := first(c.IterRange(), c.LoopStep(), c.Result())
+		if _, unknown := r.unknown[e.ID()]; ok && unknown {
+			list = append(list, given{part: e, loop: true})
+		}
+		return err, list, ok
+	}
+	return nil, nil, false
+}
+
+// call is fails for a function.
+func (r *trialRun) call(call ast.CallExpr) (error, []given, bool) {
+	args := call.Args()
+	switch name := call.FunctionName(); name {
+	case operators.LogicalAnd, operators.LogicalOr:
+		for i, arg := range args {
+			err, list, ok := r.fails(arg)
+			if !ok {
+				continue
+			}
+			other := args[1-i]
+			// An accumulator has its first value.
+			if v, _ := r.state.Value(other.ID()); types.IsUnknown(v) && (other.Kind() != ast.IdentKind || !strings.HasPrefix(other.AsIdent(), "@")) {
+				list = append(list, given{part: other, value: name == operators.LogicalAnd})
+			}
+			return err, list, true
+		}
+		return nil, nil, false
+	case operators.Conditional:
+		if err, list, ok := r.fails(args[0]); ok {
+			return err, list, true
+		}
+		v, _ := r.state.Value(args[0].ID())
+		for i, value := range []bool{true, false} {
+			if known := v == types.True || v == types.False; known && (v == types.True) != value {
+				continue
+			}
+			if err, list, ok := r.fails(args[1+i]); ok {
+				if v != types.True && v != types.False {
+					list = append(list, given{part: args[0], value: value})
+				}
+				return err, list, true
+			}
+		}
+		return nil, nil, false
+	case "orValue", "or":
+		return r.fails(call.Target())
+	}
+	if call.IsMemberFunction() {
+		if err, list, ok := r.fails(call.Target()); ok {
+			return err, list, true
+		}
+	}
+	for _, arg := range args {
+		if err, list, ok := r.fails(arg); ok {
+			return err, list, true
+		}
+	}
+	return nil, nil, false
+}
+
+// activation returns the variables.
+func (s *Setting) activation() map[string]any {
+	request, resource, kind := map[string]any{}, map[string]any{}, map[string]any{}
+	for name, value := range map[string]*string{"name": s.RequestName, "namespace": s.RequestNamespace} {
+		if value != nil {
+			request[name] = *value
+		}
+	}
+	for name, value := range map[string]*string{"group": s.Group, "resource": s.Resource, "version": s.Version} {
+		if value != nil {
+			resource[name] = *value
+		}
+	}
+	for name, value := range map[string]*string{"group": s.Group, "kind": s.Kind, "version": s.Version} {
+		if value != nil {
+			kind[name] = *value
+		}
+	}
+	request["resource"], request["kind"] = &Partial{Fields: resource}, &Partial{Fields: kind}
+	if s.Operation != "" {
+		request["operation"] = s.Operation
+	}
+	if s.User != nil {
+		extra := map[string]any{}
+		for k, v := range s.User.GetExtra() {
+			extra[k] = v
+		}
+		request["userInfo"] = map[string]any{"username": s.User.GetName(), "groups": s.User.GetGroups(), "uid": s.User.GetUID(), "extra": extra}
+	}
+	vars := map[string]any{
+		"request": &Partial{Fields: request}, "params": Unknown, "authorizer": Unknown, "authorizer.requestResource": Unknown, someElements: partOf([]any{Unknown}),
+		"object": Unknown, "oldObject": Unknown, "namespaceObject": types.NullValue,
+	}
+	if s.Known.Namespace {
+		vars["namespaceObject"] = Unknown
+	}
+	for name, object := range map[string]*Partial{"object": s.Object, "oldObject": s.Old, "namespaceObject": s.NamespaceObject} {
+		if object != nil {
+			vars[name] = object
+		}
+	}
+	for _, name := range []string{"object", "oldObject"} {
+		if s.Operation != "" && !s.has(name) && (s.Operation != "CONNECT" || name == "oldObject") {
+			vars[name] = types.NullValue
+		}
+	}
+	return vars
+}

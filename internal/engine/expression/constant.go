@@ -176,11 +176,13 @@ const (
 	nestedSize = 5
 	paramsSize = 20
 	textSize   = 100
+	// podSize is the number of containers of a pod: 200 exist in no cluster.
+	podSize = 20
 )
 
 // Cost returns an upper bound for the cost of one evaluation, in CEL cost units. It assumes that
 // lists and maps of the input have at most size elements, but at most 5 if they are nested in
-// another one, and at most 20 in params; texts have at most 100 characters and 5 parts. Cost
+// another one, and at most 20 in params and for the containers of a pod; texts have at most 100 characters and 5 parts. Cost
 // returns math.MaxUint64 if the cost has no bound, and 0 if the expression does not compile. It
 // does not include the variables of a policy.
 func (a *Analysis) Cost(size uint64) uint64 {
@@ -230,6 +232,8 @@ func (s *sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 		size = min(size, nestedSize)
 	case path[0] == "params":
 		size = min(size, paramsSize)
+	case slices.Contains([]string{"containers", "initContainers", "ephemeralContainers"}, path[len(path)-1]):
+		size = min(size, podSize)
 	}
 	return &checker.SizeEstimate{Min: 0, Max: size}
 }

@@ -82,12 +82,16 @@ func TestCostGrowsWithTheObject(t *testing.T) {
 	cost := func(expression string, size uint64) uint64 {
 		return Analyze(New(expression, conditions, nil, Bool)).Cost(size)
 	}
-	const flat = "object.spec.containers.all(c, c.image != '')"
+	const flat = "object.spec.rules.all(r, r.host != '')"
 	if small, large := cost(flat, 10), cost(flat, 1000); small == 0 || large < 50*small {
 		t.Errorf("a list of 10 costs %d, of 1000 %d", small, large)
 	}
 	if c := cost(flat, 200); c > PerExpression/100 {
 		t.Errorf("a plain expression costs %d", c)
+	}
+	const containers = "object.spec.containers.all(c, c.image != '')"
+	if small, large := cost(containers, podSize), cost(containers, 1000); small == 0 || large != small {
+		t.Errorf("a pod of %d containers costs %d, a larger one %d", podSize, small, large)
 	}
 	// The nested lists of one object are limited by the size of the object.
 	if c := cost("object.a.all(a, a.b.all(b, b.c.all(c, c != '')))", 200); c == 0 || c > PerExpression/10 {

@@ -138,6 +138,12 @@ type Made struct {
 	Type string
 	// Fields are the fields that are set, with the values of string literals.
 	Fields map[string]string
+	// Objects are the fields that are set to values of objects' types, or lists of them.
+	Objects map[string]bool
+	// Parent is the constant part of the path of a JSON patch operation before its last step.
+	Parent string
+	// Patched reports whether the value is a part of a JSON patch operation.
+	Patched bool
 	// Always reports whether each evaluation for objects of the kind creates the value.
 	Always bool
 }
@@ -145,24 +151,49 @@ type Made struct {
 // MadeFor returns the values that a mutation may create for an object of a kind.
 func (r *Reach) MadeFor(ctx context.Context, kind schema.GroupVersionKind) (list []Made) {
 	w := r.walk(ctx, kind, nil)
+	patched := map[int64]bool{}
 	ast.PreOrderVisit(r.tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		at := r.place(e)
 		if e.Kind() != ast.StructKind || !w.reached[at] {
 			return
 		}
-		m := Made{At: at, Type: e.AsStruct().TypeName(), Fields: map[string]string{}, Always: w.always[at]}
+		m := Made{At: at, Type: e.AsStruct().TypeName(), Fields: map[string]string{}, Objects: map[string]bool{}, Always: w.always[at], Patched: patched[e.ID()]}
 		for _, f := range e.AsStruct().Fields() {
-			text := ""
-			if value := f.AsStructField().Value(); value.Kind() == ast.LiteralKind {
-				if literal, ok := value.AsLiteral().(types.String); ok {
-					text = string(literal)
-				}
+			name, value := f.AsStructField().Name(), f.AsStructField().Value()
+			m.Fields[name] = textOf(value)
+			ast.PreOrderVisit(value, ast.NewExprVisitor(func(part ast.Expr) {
+				m.Objects[name] = m.Objects[name] || part.Kind() == ast.StructKind
+			}))
+			if m.Type != "JSONPatch" {
+				continue
 			}
-			m.Fields[f.AsStructField().Name()] = text
+			if name == "path" {
+				m.Parent = parentOf(value)
+			}
+			ast.PreOrderVisit(value, ast.NewExprVisitor(func(part ast.Expr) { patched[part.ID()] = true }))
 		}
 		list = append(list, m)
 	}))
 	return list
+}
+
+// textOf returns the value of a string literal; empty for another part.
+func textOf(e ast.Expr) string {
+	if e.Kind() == ast.LiteralKind {
+		if literal, ok := e.AsLiteral().(types.String); ok {
+			return string(literal)
+		}
+	}
+	return ""
+}
+
+// parentOf returns the constant beginning of a path up to its last slash.
+func parentOf(e ast.Expr) string {
+	for e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Add {
+		e = e.AsCall().Args()[0]
+	}
+	text := textOf(e)
+	return text[:max(0, strings.LastIndex(text, "/"))]
 }
 
 // Uses describes the use of a variable by an expression.
@@ -173,6 +204,22 @@ type Uses struct {
 	// Whole reports whether the expression uses the variable itself, such as params == null, or
 	// tests whether it has a field.
 	Whole bool
+}
+
+// Message reports whether a text is an expression of the policy of a validation: a string with an operator and a field of a
+// variable.
+func (a *Analysis) Message(text string) bool {
+	message := Analyze(&Expression{key: key{text, a.e.scope, a.e.variables, Text}})
+	if message.Err() != nil {
+		return false
+	}
+	calls, fields := false, false
+	ast.PreOrderVisit(message.checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		calls = calls || e.Kind() == ast.CallKind
+		root, path, _ := chain(e)
+		fields = fields || len(path) > 0 && slices.Contains([]string{"object", "oldObject", "request", "params", "variables"}, root)
+	}))
+	return calls && fields
 }
 
 // Uses returns the use of a variable in an evaluation for an object of a kind.

@@ -191,7 +191,7 @@ type trialRun struct {
 	tree  *ast.AST
 	state interpreter.EvalState
 	value ref.Val
-	// loops are the paths of the values in a loop, by its variable. ranges are those of all loops, and
+	// loops are the paths of the values in a loop, by its variable. ranges are the paths of all loops, and
 	// unknown the texts of the unknown ranges.
 	loops   map[string][][]string
 	ranges  map[int64][][]string
@@ -342,6 +342,9 @@ func (r *trialRun) outcome() Trial {
 		text := r.text(g.part)
 		if !g.value {
 			text = "!(" + text + ")"
+			if g.part.Kind() == ast.CallKind && g.part.AsCall().FunctionName() == operators.LogicalNot {
+				text = r.text(g.part.AsCall().Args()[0])
+			}
 		}
 		t.If = append(t.If, text)
 	}
@@ -446,6 +449,10 @@ func (r *trialRun) call(call ast.CallExpr) (error, []given, bool) {
 			other := args[1-i]
 			// An accumulator has its first value.
 			if v, _ := r.state.Value(other.ID()); types.IsUnknown(v) && (other.Kind() != ast.IdentKind || !strings.HasPrefix(other.AsIdent(), "@")) {
+				if _, more, fails := r.fails(other); fails {
+					// The other operand fails as well, or decides.
+					return err, append(list, more...), true
+				}
 				list = append(list, given{part: other, value: name == operators.LogicalAnd})
 			}
 			return err, list, true

@@ -9,7 +9,7 @@ import (
 )
 
 // A trial has an outcome only if it is the outcome of every request of the setting, with the
-// conditions that it names.
+// conditions that it names (S16.25).
 func TestTrials(t *testing.T) {
 	pods := "pods"
 	create := Setting{Known: Known{Operation: "CREATE", Namespace: true}}

@@ -137,7 +137,8 @@ func valid(list []*x509.Certificate, now time.Time) (from, to time.Time) {
 var caBundleInvalid = &Rule{
 	ID: "ca-bundle-invalid", Level: Error, OnWrite: true,
 	check: eachClient(func(p *pass, c *client) {
-		if len(c.CABundle) == 0 || len(bytes.TrimSpace(c.CABundle)) == 0 && c.mayBeSet(p) {
+		if len(c.CABundle) == 0 || c.mayBeSet(p) {
+			// A program replaces the placeholder in the files.
 			return
 		}
 		if _, err := bundle(c.CABundle); err != nil {
@@ -182,8 +183,8 @@ var caBundleMissing = &Rule{
 			return
 		}
 		name := types.NamespacedName{Namespace: c.Service.Namespace, Name: c.Service.Name}
-		if p.Partial && len(p.behind(name)) == 0 {
-			// The files have only a part of a program. The rest may set the caBundle.
+		if p.Partial && (len(p.behind(name)) == 0 || p.NoRoles) {
+			// The files have only a part of a program. The rest, or its role, may set the caBundle.
 			p.misses("what may set the caBundle for service %s is in no file: %s", name, p.rule.ID)
 			return
 		}

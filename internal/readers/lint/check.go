@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
@@ -62,6 +63,7 @@ func Check(ctx context.Context, w *World, o Options) *Report {
 		World: w, ctx: ctx, about: o.About, report: &Report{}, unseen: map[string]bool{},
 		filters: map[*snapshot.Entry]int{}, filterNumbers: map[string]int{},
 		shapes: map[string]*apiservercel.DeclType{}, checkers: map[string]*expression.Typed{},
+		minimal: map[schema.GroupVersionKind]*expression.Partial{},
 	}
 	for i, r := range o.Rules {
 		if ctx.Err() != nil {
@@ -105,6 +107,8 @@ type pass struct {
 	// shapes are the types of objects, and checkers the type checkers based on them.
 	shapes   map[string]*apiservercel.DeclType
 	checkers map[string]*expression.Typed
+	// minimal are the smallest objects of kinds.
+	minimal map[schema.GroupVersionKind]*expression.Partial
 }
 
 // place is the place of a finding.
@@ -195,15 +199,7 @@ func (p *pass) misses(format string, args ...any) { p.unseen[fmt.Sprintf(format,
 
 // sum sorts the report.
 func (p *pass) sum() {
-	rank := func(l report.Level) int { return slices.Index([]report.Level{Error, Warning, Note}, l) }
-	places := map[*Rule]int{}
-	for i, r := range p.report.Checked {
-		places[r] = i
-	}
-	slices.SortStableFunc(p.report.Findings, func(a, b Fault) int {
-		return cmp.Or(rank(a.Level)-rank(b.Level), places[a.Rule]-places[b.Rule],
-			compareObjects(a.Object, b.Object), comparePaths(a.Path, b.Path))
-	})
+	p.report.sort()
 	p.report.Findings = merge(p.report.Findings)
 	for _, source := range slices.Sorted(maps.Keys(p.Hidden)) {
 		p.report.Unseen = append(p.report.Unseen, fmt.Sprintf("%s: %s", source.Descriptor().Resource, p.Hidden[source]))
@@ -229,6 +225,19 @@ func (p *pass) sum() {
 		p.misses("what Kubernetes %s newly serves: the data here is of %s, with the removals that were planned then", minor(u.To), minor(u.Known))
 	}
 	p.report.Unseen = append(p.report.Unseen, slices.Sorted(maps.Keys(p.unseen))...)
+}
+
+// sort sorts the findings.
+func (r *Report) sort() {
+	rank := func(l report.Level) int { return slices.Index([]report.Level{Error, Warning, Note}, l) }
+	places := map[*Rule]int{}
+	for i, rule := range r.Checked {
+		places[rule] = i
+	}
+	slices.SortStableFunc(r.Findings, func(a, b Fault) int {
+		return cmp.Or(rank(a.Level)-rank(b.Level), places[a.Rule]-places[b.Rule],
+			compareObjects(a.Object, b.Object), comparePaths(a.Path, b.Path))
+	})
 }
 
 func compareObjects(a, b Object) int { return strings.Compare(a.String(), b.String()) }

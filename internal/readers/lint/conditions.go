@@ -2,6 +2,12 @@ package lint
 
 import (
 	"regexp"
+
+	"github.com/google/cel-go/common/types"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
 var conditionAlwaysTrue = &Rule{
@@ -10,7 +16,8 @@ var conditionAlwaysTrue = &Rule{
 		if f.use != condition {
 			return
 		}
-		if value, same := f.always(p.spared(f.entry)); same && value {
+		// The condition itself may exclude an operation.
+		if value, same := p.constant(f, nil); same && value {
 			p.finds(f.at(), "the match condition %q of %s is true for every request", f.name, f.entry)
 		}
 	}),
@@ -58,7 +65,7 @@ var validationConstant = &Rule{
 			p.findsAs(level, f.at(), "the expression %q of %s fails for every %s, so that %s: %s", f.text, f.entry, and(operations), follows, oneLine(err.Error()))
 			return
 		}
-		value, same := f.always(spared)
+		value, same := p.constant(f, spared)
 		switch {
 		case !same || f.use == mutation:
 		case value:
@@ -67,6 +74,65 @@ var validationConstant = &Rule{
 			p.findsAs(Warning, f.at(), "the validation %q of %s is false for every request", f.text, f.entry)
 		}
 	}),
+}
+
+// constant is always for requests with the fields that an API server always sets.
+func (p *pass) constant(f *fact, spared map[string]bool) (value, same bool) {
+	if value, same = f.always(spared); same || f.trials == nil || f.entry.Equivalent && f.entry.Policy == nil {
+		return value, same
+	}
+	list, others := p.subjects(f.entry)
+	if others || len(list) > mostTyped {
+		return false, false
+	}
+	seen := false
+	for i := range list {
+		s := &list[i]
+		if s.kind != s.Kind {
+			return false, false
+		}
+		setting := expression.Setting{Kind: &s.Kind.Kind, Version: &s.Version, Present: p.present(f.entry, s)}
+		setting.Group, setting.Resource, setting.Known.Namespace = &s.Group, &s.GroupVersionResource.Resource, f.use != condition
+		for _, o := range p.operationsOn(f.entry, s) {
+			if spared[o] {
+				continue
+			}
+			setting.Operation = o
+			trial := f.trials.Of(p.ctx, &setting)
+			holds, ok := trial.Value.(types.Bool)
+			if !ok || seen && bool(holds) != value {
+				return false, false
+			}
+			value, seen = bool(holds), true
+		}
+	}
+	return value, seen
+}
+
+// present returns the fields that an API server sets in every object of a kind before an entry sees it, or requires.
+func (p *pass) present(e *snapshot.Entry, s *subject) map[string]bool {
+	fields := map[string]bool{"metadata": true, "kind": true, "apiVersion": true}
+	fields["metadata.namespace"] = s.Namespaced
+	if e.Source.Descriptor().Pass != registration.ValidatingPass {
+		return fields
+	}
+	fields["metadata.name"] = true
+	if smallest := p.smallest(s); smallest != nil {
+		addPresent(fields, smallest, "")
+	}
+	return fields
+}
+
+func addPresent(fields map[string]bool, p *expression.Partial, at string) {
+	for name, value := range p.Fields {
+		if !p.Closed || value == expression.Absent || value == expression.Unknown {
+			continue
+		}
+		fields[at+name] = true
+		if below, ok := value.(*expression.Partial); ok {
+			addPresent(fields, below, at+name+".")
+		}
+	}
 }
 
 // escapedName matches a property name in the escaped form of CRD validation rules.

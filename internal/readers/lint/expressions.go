@@ -133,7 +133,36 @@ var variableNull = &Rule{
 			p.nullNamespace(e)
 			p.nullParams(e)
 		}
+		p.nullObjects(e)
 	}),
+}
+
+// nullObjects finds expressions that read oldObject of a new object, or object of a deleted one, under a condition. Rules
+// condition-fails and validation-constant report the expressions that always do.
+func (p *pass) nullObjects(e *snapshot.Entry) {
+	for _, f := range p.factsOf(e) {
+		if f.use == other || f.trials == nil || !strings.Contains(f.text, "bject") {
+			continue
+		}
+		for _, o := range f.outcomes {
+			if o.known || o.operation != "CREATE" && o.operation != "DELETE" {
+				continue
+			}
+			trial, fails := p.fails(f, &expression.Setting{Known: expression.Known{Operation: o.operation, Namespace: f.use != condition}})
+			if !fails {
+				continue
+			}
+			name, follows := "oldObject, which is null", "each such request is rejected"
+			if o.operation == "DELETE" {
+				name = "object, which is null"
+			}
+			if !p.rejects(e) {
+				follows = "the expression has no effect on these requests"
+			}
+			p.findsAs(Warning, f.at(), "an expression of %s reads %s for every %s%s: %s", e, name, o.operation, conditional(trial.If), follows)
+			break
+		}
+	}
 }
 
 // nullNamespace finds expressions that read the namespace object for cluster-scoped objects.

@@ -27,6 +27,9 @@ type fact struct {
 	broken error
 	// outcomes are the outcomes for the operations of the entry, in order.
 	outcomes []outcome
+	// trials evaluates the expression for objects that are known in parts; nil if it does not compile, or rejects no
+	// request.
+	trials *expression.Trials
 	// cost is an estimate for an object with lists of longList elements.
 	cost uint64
 }
@@ -116,6 +119,7 @@ func (f *fact) find(ctx context.Context) error {
 	if f.use == other {
 		return nil
 	}
+	f.trials, _ = f.analysis.Trials()
 	known := expression.Known{Namespace: f.use != condition}
 	known.Group, known.Resource = only(f.entry)
 	for _, operation := range operations(f.entry.Rules) {

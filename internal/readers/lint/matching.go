@@ -26,7 +26,10 @@ var ruleNeverMatches = &Rule{
 		p.entries(func(e *snapshot.Entry) {
 			for i := range e.Rules {
 				r := &e.Rules[i]
-				if m.matches(e.Source, r) {
+				if m.matches(e, r) {
+					if names := notNames(r); len(names) > 0 {
+						p.finds(at(e.Entry, append(rulesPath(e.Entry, i), "resourceNames")...), "no object has the name %s in resourceNames of rule %d of %s, which are compared as they are, without patterns", few(names), i+1, e)
+					}
 					continue
 				}
 				if group := p.undefined(r); group != "" {
@@ -37,6 +40,16 @@ var ruleNeverMatches = &Rule{
 			}
 		})
 	},
+}
+
+// notNames returns the names in a rule that no object can have: with a character that no name may contain.
+func notNames(r *registration.Rule) (list []string) {
+	for _, name := range r.ResourceNames {
+		if strings.ContainsAny(name, "*?/% ^$") {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // rulesPath returns the path of a rule, below the entry.
@@ -57,8 +70,8 @@ type matcher struct {
 	known   map[string]bool
 }
 
-func (m *matcher) matches(source registration.Source, r *registration.Rule) bool {
-	key := fmt.Sprintf("%d %q", source, *r)
+func (m *matcher) matches(e *snapshot.Entry, r *registration.Rule) bool {
+	key := fmt.Sprintf("%d %t %q", e.Source, e.Static(), *r)
 	found, ok := m.known[key]
 	if !ok {
 		found = slices.ContainsFunc(m.targets, func(q plan.Request) bool {
@@ -66,11 +79,17 @@ func (m *matcher) matches(source registration.Source, r *registration.Rule) bool
 			if len(r.ResourceNames) > 0 {
 				q.Name = r.ResourceNames[0]
 			}
-			return plan.RuleMatches(r, &q) && plan.ReachOf(source, q.Kind, q.Resource.GroupResource(), q.Reviews) == plan.Everything
+			return plan.RuleMatches(r, &q) && reachesEntry(plan.ReachOf(e.Source, q.Kind, q.Resource.GroupResource(), q.Reviews), e)
 		})
 		m.known[key] = found
 	}
 	return found
+}
+
+// reachesEntry reports whether an entry may apply within a reach. Entries of manifest files apply to objects that entries of
+// the API do not.
+func reachesEntry(reach plan.Reach, e *snapshot.Entry) bool {
+	return reach == plan.Everything || reach == plan.Manifests && e.Static()
 }
 
 // targets returns all requests to the API that rules can distinguish.

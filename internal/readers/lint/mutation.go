@@ -17,7 +17,7 @@ var mutatingFailsClosed = &Rule{
 	ID: "mutating-fails-closed", Level: Note, Advice: "fail-open-validate-final-state",
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
 		if mutates(e) && failsClosed(e) && !optsIn(e.ObjectSelector) && !optsIn(e.NamespaceSelector) && p.isAbout(e) {
-			p.findsCause(p.rule.Level, at(e.Entry, "failurePolicy"), e.Configuration, "the webhook "+e.Name, "the mutating webhook %s fails closed: while it cannot be reached, objects are rejected that need no change", e.Name)
+			p.findsCause(p.rule.Level, at(e.Entry, "failurePolicy"), "any", "the webhook "+e.Name, "the mutating webhook %s fails closed: while it cannot be reached, objects are rejected that need no change", e.Name)
 		}
 	}),
 }

@@ -31,6 +31,7 @@ func (p *pass) paramKind(e *snapshot.Entry) {
 	kind := *e.Entry.Policy.ParamKind
 	_, served, err := p.Params.Scope(p.ctx, kind)
 	switch {
+	case errors.Is(err, plan.ErrUnknown) && p.paramsGone(e, kind):
 	case errors.Is(err, plan.ErrUnknown):
 		p.misses("%v: params of policy %s", err, e)
 	case err == nil && !served && e.Bindings != nil && failsClosed(e):

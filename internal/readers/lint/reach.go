@@ -2,6 +2,7 @@ package lint
 
 import (
 	"slices"
+	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apiserver/pkg/admission"
@@ -128,8 +129,26 @@ var unscoped = &Rule{
 		if !p.isAbout(e, networkingv1.GroupName) {
 			return
 		}
-		p.findsCause(p.rule.Level, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s is called for %s in every namespace", e.Name, few(e.Rules[0].Resources))
+		if names := p.namespacedIn(e); len(names) > 0 {
+			p.findsCause(p.rule.Level, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s is called for %s in every namespace", e.Name, few(names))
+		}
 	}),
+}
+
+// namespacedIn returns the resources in the rules of an entry, without the resources that are in no namespace.
+func (p *pass) namespacedIn(e *snapshot.Entry) (names []string) {
+	for i := range e.Rules {
+		for _, named := range e.Rules[i].Resources {
+			resource, _, _ := strings.Cut(named, "/")
+			cluster := slices.ContainsFunc(p.Resources, func(r Resource) bool {
+				return r.Resource == resource && !r.Namespaced && slices.Contains(e.Rules[i].APIGroups, r.Group)
+			})
+			if !cluster && !slices.Contains(names, named) {
+				names = append(names, named)
+			}
+		}
+	}
+	return names
 }
 
 // isAbout reports whether a rule of an entry names a group with kinds that are not defined by a CRD, other than the

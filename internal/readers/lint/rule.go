@@ -64,6 +64,9 @@ type Fault struct {
 	Object Object
 	Path   []any
 
+	// Variant is the index of the World with the fault; see Merge.
+	Variant int
+
 	// cause, if set, is the common cause of several findings. They are merged into one finding that
 	// lists the who of the others.
 	cause, who string

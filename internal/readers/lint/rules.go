@@ -12,17 +12,17 @@ import (
 var rules = []*Rule{
 	// Rules about outages of a cluster.
 	selfDeadlock, deadlockCycle, controlPlaneNotExempt, nodeCriticalNotExempt, runlevelNotExempt,
-	failOnNodes, failOnLeases, apiServerStart, webhookOnEvents, ruleOnReviews, wildcardEverything,
+	failOnNodes, failOnLeases, apiServerStart, webhookOnEvents, ruleOnReviews, wildcardEverything, policyStopsCluster, deleteOwnKind,
 	// Rules about failures of every call.
-	invalid, expressionInvalid, expressionTypes, variableNull, conditionFails, caBundleInvalid, caBundleExpired, caBundleExpires, caBundleMissing, caBundleMismatch, certificateExpires, webhookUnreachable,
+	invalid, expressionInvalid, expressionTypes, variableNull, missingKey, quantityAsNumber, mutationAtomicList, listElementIncomplete, patchParentMissing, mutationImmutableField, conditionFails, caBundleInvalid, caBundleExpired, caBundleExpires, caBundleMissing, caBundleMismatch, certificateExpires, webhookUnreachable, urlInCluster,
 	serviceMissing, servicePortMissing, serviceNoEndpoints, serviceSelectsNothing, paramsMissing, paramsPerNamespaceDeny, dryRunRejected,
 	// Rules about missing enforcement.
-	ruleNeverMatches, selectorNeverMatches, conditionNeverTrue, conditionAlwaysTrue, exactMissesVersion, objectSelectorOptOut, resourceNamesOnDelete, escapedProperty,
+	ruleNeverMatches, selectorNeverMatches, selectorOnSubresource, subresourceForgotten, messageIsExpression, conditionNeverTrue, conditionAlwaysTrue, exactMissesVersion, objectSelectorOptOut, resourceNamesOnDelete, escapedProperty,
 	policyWithoutBinding, bindingWithoutPolicy, warnBindingRejects, validationConstant, registrationWritable, mutationNotValidated,
 	enforcementForgotten, enforcementUntried, enforcementIgnored, rolloutOptOut,
 	// Rules about failures under load, or later.
 	timeoutsExceedRequest, timeoutLong, expressionCost, singleReplica, mutatesStatus, manyMutatingWebhooks, notReinvoked, orderCycle, orderByName,
-	mutatingFailsClosed, mutatesMirrorPods, unscoped, webhookOnCustomResource, duplicate, registrationOld,
+	mutatingFailsClosed, mutatesMirrorPods, unscoped, webhookOnCustomResource, storedVersionsOld, duplicate, registrationOld,
 	// Rules about initializers.
 	initializerCycle, initializerIdle,
 	// Rules about upgrades, which run on request.

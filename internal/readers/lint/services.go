@@ -27,6 +27,8 @@ var serviceMissing = &Rule{
 			c.finds(p, Warning, c.under(), name.String(), "%s calls service %s, which does not exist", c.what, name)
 		case p.hasServices(name):
 			c.finds(p, Warning, c.under(), name.String(), "%s calls service %s; the files have other services of namespace %s, and not this one", c.what, name, name.Namespace)
+		case p.elsewhere(name) != "":
+			c.finds(p, Warning, c.under(), name.String(), "%s calls service %s; the files have a service of that name in namespace %s, and none in %s", c.what, name, p.elsewhere(name), name.Namespace)
 		default:
 			p.misses("service %s, which webhooks call, is in no file", name)
 		}
@@ -41,6 +43,20 @@ func (p *pass) hasServices(name types.NamespacedName) bool {
 		}
 	}
 	return false
+}
+
+// elsewhere returns the only other namespace with a service of the same name; empty if there is none.
+func (p *pass) elsewhere(name types.NamespacedName) string {
+	found := ""
+	for other := range p.Services {
+		if other.Name == name.Name {
+			if found != "" {
+				return ""
+			}
+			found = other.Namespace
+		}
+	}
+	return found
 }
 
 var servicePortMissing = &Rule{

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
 // Part is a part of the environment of the registrations.
@@ -80,6 +81,8 @@ type World struct {
 	// Injectors are the kinds of objects that a role in the World may change, limited to the kinds that rules
 	// check: a program with that right can set its own caBundle.
 	Injectors map[string]bool
+	// NoRoles is set if the files have no role, so that the rights of programs are unknown.
+	NoRoles bool
 	// Reviews is set if webhooks are called for reviews, as in Kubernetes before 1.37.
 	Reviews bool
 	// Upgrade is the release with which the registrations must work; nil if it was not requested.
@@ -87,6 +90,9 @@ type World struct {
 	// Schemas returns the schema of a kind, nil if the kind has none. If Schemas is nil, the types of
 	// expressions are unknown.
 	Schemas func(schema.GroupVersionKind) *spec.Schema
+	// Minimal returns the smallest valid object of a kind, with the defaults of an API server; nil if it is not
+	// known.
+	Minimal func(schema.GroupVersionKind) *expression.Partial
 	// Served are the certificates that webhooks present, by address, for webhooks that were contacted.
 	Served map[Address]Served
 }
@@ -142,6 +148,9 @@ type Workload struct {
 type Conversion struct {
 	Object
 	Client registration.ClientConfig
+	// Storage is the storage version, and Stored are the versions in which objects may be stored; nil if unknown.
+	Storage string
+	Stored  []string
 }
 
 // Grant is a right of a group of users.

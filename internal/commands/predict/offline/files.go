@@ -160,10 +160,26 @@ func Survey(paths []string, in io.Reader, ignore *manifests.Ignore) (w *World, s
 	for _, n := range set.Notes {
 		skipped = append(skipped, report.Place(n.File, n.Line, 0)+": "+n.Message)
 	}
-	if w, err = assemble(set, &skipped); err == nil {
+	variants, left := variantsOf(set.Objects)
+	var worlds []*World
+	for i, objects := range variants {
+		one := *set
+		one.Objects = objects
+		// Documents that cannot be used are the same in all variants.
+		faults := &skipped
+		if i > 0 {
+			faults = &[]string{}
+		}
+		w, err := assemble(&one, faults)
+		if err != nil {
+			return nil, nil, nil, err
+		}
 		w.files.acceptances, w.files.patched = set.Acceptances, set.Patched
+		worlds = append(worlds, w)
 	}
-	return w, skipped, unread, err
+	w = worlds[0]
+	w.variants = worlds[1:]
+	return w, append(skipped, left...), unread, nil
 }
 
 // Acceptances returns the comments of the files that accept findings.

@@ -155,7 +155,7 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 	r := w.Registrations
 	r.Objects = objects
 	s.world.Snapshot = snapshot.Compile(r)
-	s.world.Schemas = s.schema
+	s.world.Schemas, s.world.Minimal = s.schema, s.minimal
 	return s.world, nil
 }
 
@@ -478,7 +478,23 @@ func (s *survey) definition(u *unstructured.Unstructured, custom map[schema.Grou
 	}
 	s.world.Written[object] = writtenOf(u)
 	s.world.Conversions = append(slices.DeleteFunc(s.world.Conversions, func(c lint.Conversion) bool { return c.Object == object }),
-		lint.Conversion{Object: object, Client: client})
+		lint.Conversion{Object: object, Client: client, Storage: storageOf(versions), Stored: storedIn(u)})
+}
+
+// storageOf returns the storage version of a CRD.
+func storageOf(versions []any) string {
+	for _, v := range versions {
+		if version, _ := v.(map[string]any); version["storage"] == true {
+			return fmt.Sprint(version["name"])
+		}
+	}
+	return ""
+}
+
+// storedIn returns the versions in which objects of a CRD may be stored.
+func storedIn(u *unstructured.Unstructured) []string {
+	list, _, _ := unstructured.NestedStringSlice(u.Object, "status", "storedVersions")
+	return list
 }
 
 // versionsOf returns the names of the versions of a CRD, sorted.
@@ -529,7 +545,7 @@ func (s *survey) binding(u *unstructured.Unstructured, object lint.Object) {
 
 // injectors notes the kinds with a caBundle that the subjects of a role may change.
 func (s *survey) injectors() {
-	s.world.Injectors = map[string]bool{}
+	s.world.Injectors, s.world.NoRoles = map[string]bool{}, s.world.Partial && len(s.roles) == 0
 	has := func(list []string, wanted ...string) bool {
 		return slices.ContainsFunc(append(wanted, "*"), func(one string) bool { return slices.Contains(list, one) })
 	}

@@ -498,9 +498,9 @@ spec:
 			[]string{"warning the webhook h0.example.com calls service one/hooks without a caBundle: the API server will not trust its certificate"}},
 		{"the files have a part of the program", "ca-bundle-missing", hooks(validating, ignore+rule("", "pods")), nil},
 		{"a definition with one version is never converted", "ca-bundle-missing", program + converted("v1"), nil},
-		{"a definition with two versions", "ca-bundle-missing", program + converted("v1", "v2"),
+		{"a definition with two versions", "ca-bundle-missing", program + role("mutatingwebhookconfigurations") + converted("v1", "v2"),
 			[]string{"warning the conversion webhook of routes.gateway.networking.k8s.io calls service one/hooks without a caBundle: the API server will not trust its certificate"}},
-		{"several webhooks of one service are one finding", "ca-bundle-missing", program + hooks(validating, ignore+rule("", "pods"), ignore+rule("", "secrets"), ignore+rule("", "services")),
+		{"several webhooks of one service are one finding", "ca-bundle-missing", program + role("mutatingwebhookconfigurations") + hooks(validating, ignore+rule("", "pods"), ignore+rule("", "secrets"), ignore+rule("", "services")),
 			[]string{"warning the webhook h0.example.com calls service one/hooks without a caBundle: the API server will not trust its certificate; the same holds for the webhook h1.example.com and the webhook h2.example.com"}},
 		{"a placeholder that somebody replaces", "ca-bundle-invalid", program + role("validatingwebhookconfigurations") + strings.ReplaceAll(hooks(validating, ignore+rule("", "pods")), "clientConfig: {", "clientConfig: {caBundle: Cg==, "), nil},
 		{"a placeholder that nobody replaces", "ca-bundle-invalid", program + strings.ReplaceAll(hooks(validating, ignore+rule("", "pods")), "clientConfig: {", "clientConfig: {caBundle: Cg==, "),
@@ -565,7 +565,7 @@ spec:
 		{"a plain loop over a text's parts", "expression-cost", binding + strings.Replace(policy("a"), "object.metadata.name != 'x'", "object.spec.template.spec.containers.all(c, c.image.findAll(':[a-z]+').all(s, s.matches('^:[a-zA-Z]{1,127}$')))", 1), nil},
 		{"lists in one another", "expression-cost", binding + strings.Replace(policy("a"), "object.metadata.name != 'x'", "object.spec.template.spec.containers.all(c, c.env.all(e, e.name != 'x' && e.value != 'y'))", 1), nil},
 		{"two expressions of one policy", "expression-cost", binding + strings.Replace(policy("a"), `{expression: "object.metadata.name != 'x'"}`,
-			strings.Repeat(`{expression: "object.spec.template.spec.containers.all(c, c.env.all(e, object.spec.template.spec.volumes.exists(v, v.name == e.name)))"}, `, 2), 1),
+			strings.Repeat(`{expression: "object.spec.template.spec.volumes.all(c, object.spec.template.spec.volumes.all(e, object.spec.template.spec.volumes.exists(v, v.name == e.name)))"}, `, 2), 1),
 			[]string{"warning an expression of a costs up to N for an object with lists of 200 elements, and the limit is 1000000; the same holds for the expression at spec.validations[1].expression"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

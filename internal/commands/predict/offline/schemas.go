@@ -11,12 +11,8 @@ import (
 // schema returns the schema of a kind, from the CRD or from the built-in kinds. It returns nil for a kind without a
 // schema.
 func (s *survey) schema(kind schema.GroupVersionKind) *spec.Schema {
-	for _, u := range s.definitions {
-		group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
-		name, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
-		if kind.Group == group && kind.Kind == name {
-			return schemaOf(u, kind.Version)
-		}
+	if u, ok := s.definedAs(kind); ok {
+		return schemaOf(u, kind.Version)
 	}
 	found, err := models().ResolveSchema(kind)
 	if err != nil {

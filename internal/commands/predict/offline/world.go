@@ -71,6 +71,8 @@ type World struct {
 	// compile compiles the registrations when the first plan is made.
 	compile  sync.Once
 	compiled *snapshot.Snapshot
+	// variants are the other variants of the files; see Variants.
+	variants []*World
 }
 
 // Still returns a World with the same kinds and registrations that sends nothing to a cluster. namespace returns

@@ -1,0 +1,375 @@
+package offline_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/lint"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
+)
+
+// podRule is a rule of a policy.
+const podRule = `{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}`
+
+func core(operations, resources string) string {
+	return fmt.Sprintf(`{apiGroups: [""], apiVersions: [v1], operations: [%s], resources: [%s]}`, operations, resources)
+}
+
+func apps(operations, resources string) string {
+	return fmt.Sprintf(`{apiGroups: [apps], apiVersions: [v1], operations: [%s], resources: [%s]}`, operations, resources)
+}
+
+// policy is a policy with its binding. more has further lines of the spec.
+func policy(kind, name, rule, more string) string {
+	actions := ", validationActions: [Deny]"
+	if kind == "Mutating" {
+		actions, more = "", "  reinvocationPolicy: Never\n"+more
+	}
+	return fmt.Sprintf(`---
+apiVersion: admissionregistration.k8s.io/v1
+kind: %[1]sAdmissionPolicy
+metadata: {name: %[2]s}
+spec:
+  matchConstraints: {resourceRules: [%[3]s]}
+%[4]s---
+apiVersion: admissionregistration.k8s.io/v1
+kind: %[1]sAdmissionPolicyBinding
+metadata: {name: %[2]s}
+spec: {policyName: %[2]s%[5]s}
+`, kind, name, rule, more, actions)
+}
+
+func indented(text string) string { return "    " + strings.ReplaceAll(text, "\n", "\n    ") + "\n" }
+
+// validates is a policy with a validation, guarded one with a match condition, too.
+func validates(rule, expression string) string {
+	return policy("Validating", "a", rule, "  validations:\n  - expression: >-\n  "+indented(expression))
+}
+
+func guarded(rule, condition, expression string) string {
+	return policy("Validating", "a", rule, "  matchConditions:\n  - name: here\n    expression: >-\n  "+indented(condition)+
+		"  validations:\n  - expression: >-\n  "+indented(expression))
+}
+
+func applies(rule, expression string) string {
+	return policy("Mutating", "a", rule, "  mutations:\n  - patchType: ApplyConfiguration\n    applyConfiguration:\n      expression: >-\n    "+indented(expression))
+}
+
+func patches(rule, expression string) string {
+	return policy("Mutating", "a", rule, "  mutations:\n  - patchType: JSONPatch\n    jsonPatch:\n      expression: >-\n    "+indented(expression))
+}
+
+// another gives the objects of a file other names.
+func another(file string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(file, "name: a}", "name: b}"), "policyName: a", "policyName: b")
+}
+
+// selecting adds an objectSelector to a policy.
+func selecting(selector, file string) string {
+	return strings.Replace(file, "matchConstraints: {", "matchConstraints: {objectSelector: {"+selector+"}, ", 1)
+}
+
+// withParam gives a binding a param.
+func withParam(file string) string {
+	return strings.Replace(file, "validationActions: [Deny]", "validationActions: [Deny], paramRef: {name: x, namespace: default, parameterNotFoundAction: Deny}", 1)
+}
+
+const widgetCRD = `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}, status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            required: [provider]
+            properties:
+              provider: {type: string}
+              replicas: {type: integer, default: 1}
+              aws: {type: object, properties: {region: {type: string}}}
+              sizes: {type: array, items: {type: string}}
+              parts: {type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [id], items: {type: object, required: [id], properties: {id: {type: string}, size: {type: integer}}}}
+              size: {type: integer}
+          status: {type: object, properties: {phase: {type: string}}}
+`
+
+// Policies like those that broke clusters are found, and sound policies of the same shape are not (S16.25).
+func TestPoliciesOfIncidents(t *testing.T) {
+	const limits = "object.spec.containers.all(c, quantity(c.resources.limits.memory).isLessThan(quantity('512Mi')))"
+	const images = "object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"
+	const bot = "request.userInfo.username == 'release-bot'"
+	widget := `{apiGroups: [example.com], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [widgets]}`
+	everything := `{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*"]}`
+	protected := `{apiGroups: [admissionregistration.k8s.io], apiVersions: ["*"], operations: [UPDATE, DELETE], resources: [validatingadmissionpolicies]}`
+	hook := func(client, rules, more string) string {
+		return "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: h}\nwebhooks:\n- name: h.example.com\n  clientConfig: " + client +
+			"\n  admissionReviewVersions: [v1]\n  sideEffects: None\n  rules: [" + rules + "]\n" + more
+	}
+	service := func(namespace, name string) string {
+		return "---\napiVersion: v1\nkind: Service\nmetadata: {namespace: " + namespace + ", name: " + name + "}\nspec: {selector: {app: " + name + "}, ports: [{port: 443}]}\n"
+	}
+	for _, tc := range []struct {
+		name, files string
+		// want is a rule and a part of its message; empty if no rule below may find anything.
+		want, text string
+	}{
+		// Fields that subresources change.
+		{"scale", validates(apps("CREATE, UPDATE", "deployments"), "object.spec.replicas <= 3"), "subresource-forgotten", "deployments/scale"},
+		{"scale of a stateful set, by a variable", policy("Validating", "a", apps("UPDATE", "statefulsets"), "  variables: [{name: count, expression: object.spec.replicas}]\n  validations: [{expression: variables.count <= 3}]\n"), "subresource-forgotten", "statefulsets/scale"},
+		{"scale of a custom resource", widgetCRD + validates(widget, "object.spec.replicas <= 3"), "subresource-forgotten", "widgets/scale"},
+		{"scale is covered", validates(apps("CREATE, UPDATE", "deployments, deployments/scale"), "object.spec.replicas <= 3"), "", ""},
+		{"scale is covered by all subresources", validates(apps("CREATE, UPDATE", "deployments, deployments/*"), "object.spec.?replicas.orValue(1) <= 3"), "", ""},
+		{"scale is covered by another policy", validates(apps("CREATE, UPDATE", "deployments"), "object.spec.replicas <= 3") + another(validates(apps("UPDATE", "deployments/scale"), "object.spec.replicas <= 3")), "", ""},
+		{"scale at the creation", validates(apps("CREATE", "deployments"), "object.spec.replicas <= 3"), "", ""},
+		{"scale of a daemon set", validates(apps("UPDATE", "daemonsets"), "object.spec.revisionHistoryLimit < 30"), "", ""},
+		{"scale, and not under UPDATE", guarded(apps("CREATE, UPDATE", "deployments"), "request.operation == 'CREATE'", "object.spec.replicas <= 3"), "", ""},
+		{"resize", validates(podRule, limits), "subresource-forgotten", "pods/resize"},
+		{"resize, by all containers", policy("Validating", "a", podRule, "  variables: [{name: all, expression: 'object.spec.containers + object.spec.?initContainers.orValue([])'}]\n  validations: [{expression: 'variables.all.all(c, has(c.resources.limits))'}]\n"), "subresource-forgotten", "pods/resize"},
+		{"resize is covered", validates(podRule, limits) + another(validates(core("UPDATE", "pods/resize"), limits)), "", ""},
+		{"debug containers", validates(podRule, "object.spec.?ephemeralContainers.orValue([]).all(c, c.image != '')"), "subresource-forgotten", "kubectl debug changes it through pods/ephemeralcontainers"},
+		{"images", validates(podRule, images), "subresource-forgotten", "note"},
+		{"images are covered", validates(podRule, images) + another(validates(core("UPDATE", "pods/ephemeralcontainers"), "object.spec.?ephemeralContainers.orValue([]).all(c, c.image.startsWith('registry.example.com/'))")), "", ""},
+		{"privileged containers", validates(core("CREATE, UPDATE", "pods"), "object.spec.containers.all(c, c.?securityContext.?privileged.orValue(false) == false)"), "subresource-forgotten", "pods/ephemeralcontainers"},
+		{"status", widgetCRD + validates(widget, "has(object.status) ? object.status.phase != 'Failed' : true"), "subresource-forgotten", "widgets/status"},
+		{"status decides about the spec", widgetCRD + validates(widget, "!has(object.status) || !has(object.status.phase) || object.status.phase != 'Ready' || object.spec.provider == 'a'"), "", ""},
+
+		// Selectors on subresources.
+		{"eviction", selecting("matchLabels: {app: web}", validates(core("CREATE", "pods/eviction"), "false")), "selector-on-subresource", "warning"},
+		{"eviction is covered", selecting("matchLabels: {app: web}", validates(core("CREATE", "pods/eviction"), "false")) + another(validates(core("CREATE", "pods/eviction"), "false")), "", ""},
+		{"exec", selecting("matchLabels: {app: web}", validates(core("CONNECT", "pods/exec"), "false")), "selector-on-subresource", "error"},
+		{"port-forward, by an expression", selecting("matchExpressions: [{key: app, operator: Exists}]", validates(core("CONNECT", "pods/portforward"), "false")), "selector-on-subresource", "PodPortForwardOptions"},
+		{"exec without a label", selecting("matchExpressions: [{key: app, operator: DoesNotExist}]", validates(core("CONNECT", "pods/exec"), "false")), "", ""},
+		{"exec without a value", selecting("matchExpressions: [{key: app, operator: NotIn, values: [x]}]", validates(core("CONNECT", "pods/exec"), "false")), "", ""},
+		{"a selector on pods", selecting("matchLabels: {app: web}", validates(core("CREATE", "pods"), "object.spec.?hostNetwork.orValue(false) == false")), "", ""},
+		{"status has the labels of the object", selecting("matchLabels: {app: web}", validates(core("UPDATE", "pods/status"), "object.status.phase != 'x'")), "", ""},
+		{"exec, by a webhook", hook(`{url: "https://hooks.example.com/"}`, core("CONNECT", "pods/exec"), "  objectSelector: {matchLabels: {app: web}}\n"), "selector-on-subresource", "PodExecOptions"},
+
+		// Nulls and missing keys.
+		{"labels", validates(podRule, "object.metadata.labels['app'] != ''"), "missing-key", "without metadata.labels: no such key: labels"},
+		{"a key of labels", validates(podRule, "has(object.metadata.labels) && object.metadata.labels['app'] != ''"), "missing-key", "without metadata.labels.app"},
+		{"labels with a guard", validates(podRule, "has(object.metadata.labels) && 'app' in object.metadata.labels && object.metadata.labels['app'] != ''"), "", ""},
+		{"labels with a value", validates(podRule, "object.metadata.?labels['app'].orValue('') != ''"), "", ""},
+		{"labels, guarded by a variable", policy("Validating", "a", podRule, "  variables: [{name: app, expression: \"has(object.metadata.labels) && 'app' in object.metadata.labels ? object.metadata.labels['app'] : ''\"}]\n  validations: [{expression: \"variables.app != ''\"}]\n"), "", ""},
+		{"labels in a variable", policy("Validating", "a", podRule, "  variables: [{name: app, expression: \"object.metadata.labels['app']\"}]\n  validations: [{expression: \"variables.app != ''\"}]\n"), "missing-key", "labels"},
+		{"labels, guarded by a condition", guarded(podRule, "has(object.metadata.labels) && 'app' in object.metadata.labels", "object.metadata.labels['app'] != ''"), "", ""},
+		{"labels, with another condition", guarded(podRule, "request.namespace == 'x'", "object.metadata.labels['app'] != ''"), "missing-key", "labels"},
+		{"labels of params", policy("Validating", "a", podRule, "  paramKind: {apiVersion: v1, kind: ConfigMap}\n  validations: [{expression: 'params.data.all(l, l in object.metadata.labels)'}]\n"), "missing-key", "size(params.data) > 0"},
+		{"labels that a namespace has", validates(core("CREATE", "namespaces"), "object.metadata.labels['kubernetes.io/metadata.name'] != 'x'"), "", ""},
+		{"a list that pods need not have", validates(podRule, "object.spec.initContainers.all(c, c.name != 'a')"), "missing-key", "spec.initContainers"},
+		{"a list that pods have", validates(core("CREATE", "pods"), "object.spec.containers.exists(c, c.name != 'a')"), "", ""},
+		{"a field of elements", validates(core("CREATE", "pods"), "object.spec.containers.all(c, c.livenessProbe.periodSeconds > 1)"), "", ""},
+		{"a default", validates(apps("CREATE", "deployments"), "object.spec.replicas < 3 && object.spec.strategy.type == 'RollingUpdate' && object.spec.template.spec.securityContext != null"), "", ""},
+		{"labels of a template", validates(apps("CREATE", "deployments"), "object.spec.template.metadata.labels.size() > 0"), "", ""},
+		{"a field of the security context", validates(podRule, "object.spec.securityContext.runAsNonRoot == true"), "missing-key", "runAsNonRoot"},
+		{"a field of the security context of a template", validates(apps("CREATE", "deployments"), "object.spec.template.spec.securityContext.runAsNonRoot == true"), "missing-key", "spec.template.spec.securityContext.runAsNonRoot"},
+		{"what the type of a service needs", validates(core("CREATE", "services"), "object.spec.type != 'ExternalName' || object.spec.externalName.endsWith('example.com')"), "", ""},
+		{"what an allocator sets", validates(core("UPDATE", "services"), "object.spec.clusterIP != 'None'"), "", ""},
+		{"what plugins set", validates(core("CREATE", "pods"), "object.spec.serviceAccountName != 'default' && object.spec.tolerations.size() < 9"), "", ""},
+		{"data of a config map", validates(core("CREATE", "configmaps"), "object.data['a'] != ''"), "missing-key", "data"},
+		{"the deletion time", validates(core("UPDATE", "configmaps"), "object.metadata.deletionTimestamp == null"), "missing-key", "deletionTimestamp"},
+		{"a custom resource", widgetCRD + validates(widget, "object.spec.size < 3"), "missing-key", "spec.size"},
+		{"a custom resource, with what it needs", widgetCRD + validates(strings.Replace(widget, "CREATE, UPDATE", "CREATE", 1), "object.spec.provider != '' && object.spec.replicas > 0"), "", ""},
+		{"one of several kinds of a custom resource", widgetCRD + validates(widget, "object.spec.provider != 'aws' || object.spec.aws.region != ''"), "", ""},
+		{"an old object without annotations", validates(core("UPDATE", "configmaps"), "oldObject.metadata.annotations['owner'] == 'x'"), "missing-key", "whose stored object has no metadata.annotations"},
+		{"the old object, the wrong way round", guarded(core("CREATE, UPDATE", "configmaps"), "request.namespace == 'x' && has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith('downscaler/') && (oldObject != null || !(k in oldObject.metadata.annotations)))", "true"), "variable-null", "CREATE if"},
+		{"the old object, the right way round", guarded(core("CREATE, UPDATE", "configmaps"), "request.namespace == 'x' && (oldObject == null || !has(oldObject.data))", "object.metadata.name != ''"), "", ""},
+		{"the object of a deletion", validates(core("UPDATE, DELETE", "configmaps"), "request.namespace != 'x' || object.metadata.name != 'a'"), "variable-null", "DELETE"},
+		{"the object, but for a deletion", validates(core("UPDATE, DELETE", "configmaps"), "request.operation == 'DELETE' || object.metadata.name != 'a'"), "", ""},
+
+		{"a field that the kind does not have", validates(apps("CREATE", "deployments"), "object.replicas < 5"), "expression-types", "replicas"},
+		{"a field that an earlier mutation adds", policy("Mutating", "a", core("CREATE", "configmaps"), "  mutations:\n  - {patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {\"a\": \"b\"}}}'}}\n  - {patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{data: {\"a\": object.metadata.labels.a}}'}}\n"), "", ""},
+		// Quantities.
+		{"int of a quantity", validates(core("CREATE", "pods"), "object.spec.containers.all(c, int(c.resources.requests.cpu) <= 2)"), "quantity-as-number", "containers.*.resources.requests.cpu"},
+		{"double of a claim", validates(core("CREATE", "persistentvolumeclaims"), "double(object.spec.resources.requests.storage) <= 2.0"), "quantity-as-number", "storage"},
+		{"int of a number", validates(apps("CREATE", "deployments"), "int(object.spec.replicas) <= 2"), "", ""},
+		{"a quantity", validates(core("CREATE", "pods"), "object.spec.containers.all(c, quantity(c.resources.requests.cpu).compareTo(quantity('2')) < 0)"), "", ""},
+
+		// Messages.
+		{"an expression as message", policy("Validating", "a", core("CREATE", "pods"), "  validations: [{expression: 'object.spec.containers.size() < 3', message: \"'pod ' + object.metadata.name + ' has too many'\"}]\n"), "message-is-expression", "messageExpression"},
+		{"a message with params", policy("Validating", "a", core("CREATE", "pods"), "  paramKind: {apiVersion: v1, kind: ConfigMap}\n  validations: [{expression: 'object.spec.containers.size() < 3', message: \"'at most ' + string(params.data.max)\"}]\n"), "message-is-expression", "params"},
+		{"a sentence", policy("Validating", "a", core("CREATE", "pods"), "  validations: [{expression: 'object.spec.containers.size() < 3', message: object.spec.containers must be short}, {expression: 'object.spec.containers.size() < 3', message: \"'at most two'\"}]\n"), "", ""},
+
+		// Mutations.
+		{"an atomic list", applies(core("CREATE", "pods"), `Object{spec: Object.spec{initContainers: [Object.spec.initContainers{name: "p", image: "p:1", args: ["a"]}]}}`), "mutation-atomic-list", "spec.initContainers.args"},
+		{"an atomic list of a custom resource", widgetCRD + applies(widget, `Object{spec: Object.spec{sizes: ["a"]}}`), "mutation-atomic-list", "spec.sizes"},
+		{"a list by key", applies(core("CREATE", "pods"), `Object{spec: Object.spec{initContainers: [Object.spec.initContainers{name: "p", image: "p:1"}]}}`), "", ""},
+		{"an atomic list in a patch", patches(core("CREATE", "pods"), `[JSONPatch{op: "add", path: "/spec/containers/0/args", value: ["a"]}]`), "", ""},
+		{"an element without its key", applies(core("CREATE", "pods"), `Object{spec: Object.spec{containers: [Object.spec.containers{image: "x"}]}}`), "list-element-incomplete", "spec.containers without name"},
+		{"an element of a custom resource", widgetCRD + applies(widget, `Object{spec: Object.spec{parts: [Object.spec.parts{size: 1}]}}`), "list-element-incomplete", "without id"},
+		{"a volume without a name in a patch", patches(core("CREATE", "pods"), `[JSONPatch{op: "add", path: "/spec/containers/-", value: Object.spec.containers{image: "x"}}]`), "list-element-incomplete", "without name"},
+		{"an element with the key of another one", applies(core("CREATE", "pods"), `Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}`), "", ""},
+		{"an annotation without annotations", patches(core("CREATE", "configmaps"), `[JSONPatch{op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey("example.com/pool"), value: "a"}]`), "patch-parent-missing", "/metadata/annotations"},
+		{"a label without labels", patches(core("CREATE", "pods"), `[JSONPatch{op: "add", path: "/metadata/labels/pool", value: "a"}]`), "patch-parent-missing", "/metadata/labels"},
+		{"a node selector", patches(apps("CREATE", "deployments"), `[JSONPatch{op: "add", path: "/spec/template/spec/nodeSelector/pool", value: "a"}]`), "patch-parent-missing", "nodeSelector"},
+		{"an annotation with a guard", patches(core("CREATE", "configmaps"), `has(object.metadata.annotations) ? [JSONPatch{op: "add", path: "/metadata/annotations/pool", value: "a"}] : []`), "", ""},
+		{"annotations are added first", patches(core("CREATE", "configmaps"), `[JSONPatch{op: "add", path: "/metadata/annotations", value: {}}, JSONPatch{op: "add", path: "/metadata/annotations/pool", value: "a"}]`), "", ""},
+		{"a parent with a default", patches(apps("CREATE", "deployments"), `[JSONPatch{op: "add", path: "/spec/template/spec/securityContext/runAsNonRoot", value: true}]`), "", ""},
+		{"a pod that exists", applies(podRule, `Object{spec: Object.spec{securityContext: Object.spec.securityContext{runAsNonRoot: true}}}`), "mutation-immutable-field", "spec.securityContext.runAsNonRoot"},
+		{"a pod that exists, by a patch", patches(podRule, `[JSONPatch{op: "replace", path: "/spec/dnsPolicy", value: "Default"}]`), "mutation-immutable-field", "spec.dnsPolicy"},
+		{"a new pod", applies(core("CREATE", "pods"), `Object{spec: Object.spec{securityContext: Object.spec.securityContext{runAsNonRoot: true}}}`), "", ""},
+		{"a new pod, by the operation", applies(podRule, `request.operation == 'CREATE' ? Object{spec: Object.spec{enableServiceLinks: false}} : Object{}`), "", ""},
+		{"labels of a pod that exists", applies(podRule, `Object{metadata: Object.metadata{labels: {"a": "b"}}}`), "", ""},
+		{"images of a pod that exists", applies(podRule, `Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, image: "mirror/" + c.image})}}`), "", ""},
+		{"a deployment that exists", applies(apps("CREATE, UPDATE", "deployments"), `Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{dnsPolicy: "Default"}}}}`), "", ""},
+
+		// Policies that stop a cluster.
+		{"an upgrade", validates(core("CREATE, UPDATE, DELETE", "pods, nodes"), bot), "policy-stops-cluster", "nodes cannot join or stay"},
+		{"an upgrade of network pods", validates(apps("CREATE, UPDATE", "replicasets"), bot), "policy-stops-cluster", "deployment-controller"},
+		{"the start of the API server", validates(`{apiGroups: [networking.k8s.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [servicecidrs]}`, "false"), "policy-stops-cluster", "API server"},
+		{"leases", validates(`{apiGroups: [coordination.k8s.io], apiVersions: [v1], operations: ["*"], resources: [leases]}`, "!request.userInfo.username.startsWith('system:')"), "policy-stops-cluster", "leases"},
+		{"everything, by a variable", policy("Validating", "a", everything, "  variables: [{name: may, expression: \"request.userInfo.groups.exists(g, g == 'admins')\"}]\n  validations: [{expression: variables.may}]\n"), "policy-stops-cluster", "nodes"},
+		{"the end of a namespace", validates(`{apiGroups: [rbac.authorization.k8s.io], apiVersions: [v1], operations: [DELETE], resources: [rolebindings]}`, "request.userInfo.username.startsWith('system:controller:') || request.userInfo.username == 'system:kube-controller-manager'"), "policy-stops-cluster", "namespace-controller"},
+		{"the end of a namespace, exempt", validates(`{apiGroups: [rbac.authorization.k8s.io], apiVersions: [v1], operations: [DELETE], resources: [rolebindings]}`, "request.userInfo.username.startsWith('system:')"), "", ""},
+		{"finalizers", validates(core("UPDATE", "configmaps"), "request.userInfo.username in ['a', 'b']"), "policy-stops-cluster", "garbage-collector"},
+		{"users alone", guarded(core("CREATE, UPDATE, DELETE", "pods, nodes"), "!request.userInfo.username.startsWith('system:')", bot), "", ""},
+		{"users, by their groups", guarded(core("CREATE, UPDATE, DELETE", "pods, nodes"), "!('system:serviceaccounts:kube-system' in request.userInfo.groups) && !('system:nodes' in request.userInfo.groups) && !request.userInfo.username.startsWith('system:')", bot), "", ""},
+		{"the object decides", validates(core("CREATE, DELETE", "nodes"), "has(request.dryRun) && (object == null || object.metadata.name != 'x')"), "", ""},
+		{"names of nodes", validates(core("CREATE, UPDATE", "nodes"), "object.metadata.name.startsWith('demo-')"), "", ""},
+		{"nodes about themselves", validates(core("UPDATE", "nodes"), "request.userInfo.username == 'system:node:' + object.metadata.name || request.userInfo.username.startsWith('system:serviceaccount:kube-system:')"), "", ""},
+		{"names of the API server", validates(`{apiGroups: [scheduling.k8s.io], apiVersions: [v1], operations: [CREATE], resources: [priorityclasses]}`, "object.metadata.name.startsWith('demo-')"), "policy-stops-cluster", "priorityclasses"},
+		{"warnings", strings.Replace(validates(core("CREATE", "nodes"), bot), "[Deny]", "[Warn]", 1), "", ""},
+		{"another namespace", strings.Replace(validates(core("CREATE", "pods"), bot), "matchConstraints: {", "matchConstraints: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: team}}, ", 1), "", ""},
+		{"a label of namespaces", strings.Replace(validates(core("CREATE", "pods"), bot), "matchConstraints: {", "matchConstraints: {namespaceSelector: {matchLabels: {strict: yes-please}}, ", 1), "", ""},
+		{"the definition of its params", policy("Validating", "a", `{apiGroups: [apiextensions.k8s.io], apiVersions: [v1], operations: [CREATE], resources: [customresourcedefinitions]}`, "  paramKind: {apiVersion: example.org/v1, kind: Limit}\n  validations: [{expression: 'object.spec.group in params.groups'}]\n"), "policy-stops-cluster", "Limit of example.org/v1"},
+		{"params that are gone", policy("Validating", "a", core("CREATE", "pods"), "  paramKind: {apiVersion: example.org/v1, kind: Limit}\n  validations: [{expression: 'object.metadata.name in params.names'}]\n"), "params-missing", "kube-system"},
+		{"params that are gone, without kube-system", withParam(strings.Replace(policy("Validating", "a", core("CREATE", "pods"), "  paramKind: {apiVersion: example.org/v1, kind: Limit}\n  validations: [{expression: 'object.metadata.name in params.names'}]\n"), "matchConstraints: {", "matchConstraints: {namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]}, ", 1)), "", ""},
+
+		// Webhooks and converters.
+		{"a webhook on the DELETE of its own kind", widgetCRD + hook("{service: {namespace: w, name: w}}", strings.Replace(widget, "CREATE, UPDATE", "DELETE", 1), ""), "delete-own-kind", "widgets in namespace w"},
+		{"its own kind in other namespaces", widgetCRD + hook("{service: {namespace: w, name: w}}", strings.Replace(widget, "CREATE, UPDATE", "DELETE", 1), "  namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [w]}]}\n"), "", ""},
+		{"its own kind, failing open", widgetCRD + hook("{service: {namespace: w, name: w}}", strings.Replace(widget, "CREATE, UPDATE", "DELETE", 1), "  failurePolicy: Ignore\n"), "", ""},
+		{"a url in the cluster", hook(`{url: "https://w.w.svc.cluster.local:8443/"}`, core("CREATE", "configmaps"), "  failurePolicy: Ignore\n"), "url-in-cluster", "w.w.svc.cluster.local"},
+		{"a url outside", hook(`{url: "https://w.example.com/"}`, core("CREATE", "configmaps"), "  failurePolicy: Ignore\n"), "", ""},
+		{"a service in another namespace", hook("{service: {namespace: system, name: w}}", core("CREATE", "configmaps"), "  failurePolicy: Ignore\n") + service("w-system", "w"), "service-missing", "in namespace w-system"},
+		{"a converter in another namespace", strings.Replace(widgetCRD, "  versions:\n", "  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {service: {namespace: system, name: w}}}}\n  versions:\n  - {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}\n", 1) + service("w-system", "w"), "service-missing", "in namespace w-system"},
+		{"names that match nothing", validates(`{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [configmaps], resourceNames: ["kube-*"]}`, "object.metadata.name != oldObject.metadata.name"), "rule-never-matches", "kube-*"},
+		{"a namespace that is always there", validates(core("CREATE", "configmaps"), "has(object.metadata.namespace)"), "validation-constant", "true for every request"},
+		{"a default that is always there", validates(apps("CREATE", "deployments"), "has(object.spec.replicas)"), "validation-constant", "true for every request"},
+		{"a name that mutations need not see", applies(core("CREATE", "configmaps"), "has(object.metadata.name) ? Object{data: {'a': 'b'}} : Object{}"), "", ""},
+		{"a manifest file that protects policies, with the object of a deletion", policy("Validating", "a.static.k8s.io", protected, "  validations: [{expression: '!has(object.metadata.labels)'}]\n"), "validation-constant", "DELETE"},
+		{"a manifest file that protects policies", policy("Validating", "a.static.k8s.io", protected, "  validations: [{expression: '!has(oldObject.metadata.labels)'}]\n"), "", ""},
+		{"a policy of the API that protects policies", policy("Validating", "a", protected, "  validations: [{expression: '!has(oldObject.metadata.labels)'}]\n"), "rule-never-matches", "never judges"},
+		{"labels may be there", validates(core("CREATE", "configmaps"), "has(object.metadata.labels)"), "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			report, _ := lintFile(t, tc.files, nil)
+			found := false
+			for i := range report.Findings {
+				f := &report.Findings[i]
+				text := string(f.Level) + " " + f.Rule.ID + ": " + f.Message
+				switch {
+				case tc.want == "" && f.Rule.ID != "ca-bundle-missing" && f.Rule.ID != "webhook-on-custom-resource" && f.Rule.ID != "unscoped" && f.Rule.ID != "object-selector-opt-out" && f.Rule.ID != "single-replica":
+					t.Errorf("found: %s", text)
+				case f.Rule.ID == tc.want && strings.Contains(text, tc.text):
+					found = true
+				}
+			}
+			if tc.want == "" || found {
+				return
+			}
+			for i := range report.Findings {
+				t.Logf("found: %s %s", report.Findings[i].Rule.ID, report.Findings[i].Message)
+			}
+			t.Errorf("%s with %q is not found", tc.want, tc.text)
+		})
+	}
+}
+
+// The registrations of each directory tree are evaluated together with all objects that exist once.
+func TestVariantsOfFiles(t *testing.T) {
+	hook := func(resources, more string) string {
+		return "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: h}\nwebhooks:\n- name: h.example.com\n" +
+			"  clientConfig: {service: {namespace: hooks, name: hooks}}\n  admissionReviewVersions: [v1]\n  sideEffects: None\n" +
+			"  rules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [" + resources + "]}]\n" + more
+	}
+	const namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: hooks}\n"
+	service := func(port string) string {
+		return "apiVersion: v1\nkind: Service\nmetadata: {namespace: hooks, name: hooks}\nspec: {ports: [{port: " + port + "}]}\n"
+	}
+	many := map[string]string{}
+	for i := range 12 {
+		many[fmt.Sprintf("env%02d/w.yaml", i)] = hook("configmaps", fmt.Sprintf("  timeoutSeconds: %d\n", i+1))
+	}
+	for _, tc := range []struct {
+		name     string
+		files    map[string]string
+		variants int
+		// want and not are rules, each with the end of the file of its finding; unseen is a part of a sentence.
+		want, not []string
+		unseen    string
+	}{
+		{"nodes in production", map[string]string{"dev/w.yaml": hook("secrets", ""), "prod/w.yaml": hook("nodes", "")}, 2, []string{"fail-on-nodes prod/w.yaml"}, nil, ""},
+		{"nodes in development", map[string]string{"dev/w.yaml": hook("nodes", ""), "prod/w.yaml": hook("secrets", "")}, 2, []string{"fail-on-nodes dev/w.yaml"}, []string{"fail-on-nodes prod/w.yaml"}, ""},
+		{"one finding of both", map[string]string{"dev/w.yaml": hook("nodes", ""), "prod/w.yaml": hook("nodes", "  timeoutSeconds: 5\n")}, 2, []string{"fail-on-nodes dev/w.yaml"}, []string{"fail-on-nodes prod/w.yaml"}, ""},
+		{"equal objects", map[string]string{"dev/w.yaml": hook("nodes", ""), "prod/w.yaml": hook("nodes", "")}, 1, []string{"fail-on-nodes"}, nil, ""},
+		{"each with its service", map[string]string{"n.yaml": namespace, "dev/w.yaml": hook("secrets", ""), "dev/s.yaml": service("443"), "prod/w.yaml": hook("configmaps", ""), "prod/s.yaml": service("8443")}, 2, []string{"service-port-missing prod/w.yaml"}, []string{"service-port-missing dev/w.yaml"}, ""},
+		{"two in one tree", map[string]string{"a/b/w.yaml": hook("secrets", ""), "a/c/w.yaml": hook("nodes", ""), "d/w.yaml": hook("configmaps", "")}, 3, []string{"fail-on-nodes c/w.yaml"}, nil, ""},
+		{"too many", many, 8, nil, nil, "env11"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range tc.files {
+				if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				writeFile(t, filepath.Join(dir, name), text)
+			}
+			w, skipped, _, err := offline.Survey([]string{dir}, nil, &manifests.Ignore{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			variants := w.Variants()
+			if len(variants) != tc.variants {
+				t.Errorf("%d variants, want %d", len(variants), tc.variants)
+			}
+			if tc.unseen != "" && !strings.Contains(strings.Join(skipped, "\n"), tc.unseen) {
+				t.Errorf("%q does not name %q", skipped, tc.unseen)
+			}
+			var reports []*lint.Report
+			for _, v := range variants {
+				world, err := v.Lint(t.Context(), exampleTime, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				reports = append(reports, lint.Check(t.Context(), world, lint.Options{}))
+			}
+			var found []string
+			for _, f := range lint.Merge(reports).Findings {
+				at, _ := variants[f.Variant].Locate(f.Object, f.Path)
+				found = append(found, f.Rule.ID+" "+at.File)
+			}
+			has := func(what string) bool {
+				rule, file, _ := strings.Cut(what, " ")
+				return slices.ContainsFunc(found, func(f string) bool {
+					return strings.HasPrefix(f, rule+" ") && strings.HasSuffix(f, filepath.FromSlash(file))
+				})
+			}
+			for _, want := range tc.want {
+				if !has(want) {
+					t.Errorf("%q is not in %q", want, found)
+				}
+			}
+			for _, not := range tc.not {
+				if has(not) {
+					t.Errorf("%q is in %q", not, found)
+				}
+			}
+		})
+	}
+}

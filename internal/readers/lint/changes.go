@@ -1,0 +1,227 @@
+package lint
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-openapi/jsonpointer"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
+)
+
+// eachChange returns a check that calls check for each kind that a mutation changes, with the values that the mutation
+// may make.
+func eachChange(check func(*pass, *fact, subject, []expression.Made)) func(*pass) {
+	return eachFact(func(p *pass, f *fact) {
+		if f.use != mutation || f.broken != nil || p.Schemas == nil {
+			return
+		}
+		reach, ok := expression.NewReach(f.text)
+		if !ok {
+			return
+		}
+		list, _ := p.subjects(f.entry)
+		for i, s := range list {
+			if i < mostTyped {
+				check(p, f, s, reach.MadeFor(p.ctx, s.kind))
+			}
+		}
+	})
+}
+
+// failing returns the level and the consequence of a mutation that fails.
+func (p *pass) failing(f *fact, always bool) (level report.Level, follows string) {
+	switch {
+	case !p.rejects(f.entry):
+		return Warning, "the mutation changes nothing"
+	case always:
+		return Error, "each request is rejected"
+	}
+	return Warning, "the requests that it changes are rejected"
+}
+
+// stepsOf returns the path of a type of objects in mutations, such as Object.spec.containers.
+func stepsOf(made *expression.Made) []string { return strings.Split(made.Type, ".")[1:] }
+
+var mutationAtomicList = &Rule{
+	ID: "mutation-atomic-list", Level: Error,
+	Reads: []Part{Kinds, Definitions},
+	check: eachChange(func(p *pass, f *fact, s subject, list []expression.Made) {
+		if f.path[2] != "applyConfiguration" {
+			return
+		}
+		for _, made := range list {
+			for _, name := range slices.Sorted(maps.Keys(made.Fields)) {
+				path := append(slices.Clip(stepsOf(&made)), name)
+				if !atomic(fieldOf(p.Schemas(s.kind), path)) {
+					continue
+				}
+				level, follows := p.failing(f, made.Always)
+				p.findsAs(level, f.at(), "an applyConfiguration of %s sets %s of a %s, which is atomic, so that an API server does not merge it: %s; use jsonPatch", f.entry, strings.Join(path, "."), s.kind.Kind, follows)
+				return
+			}
+		}
+	}),
+}
+
+// atomic reports whether a field is replaced as a whole by a server-side apply.
+func atomic(s *spec.Schema) bool {
+	switch {
+	case s == nil || len(s.Type) != 1:
+		return false
+	case s.Type[0] == "array":
+		kind, _ := s.Extensions.GetString("x-kubernetes-list-type")
+		return kind == "" || kind == "atomic"
+	case s.Type[0] == "object":
+		kind, _ := s.Extensions.GetString("x-kubernetes-map-type")
+		return kind == "atomic"
+	}
+	return false
+}
+
+var listElementIncomplete = &Rule{
+	ID: "list-element-incomplete", Level: Error,
+	Reads: []Part{Kinds, Definitions},
+	check: eachChange(func(p *pass, f *fact, s subject, list []expression.Made) {
+		for _, made := range list {
+			steps := stepsOf(&made)
+			if len(steps) == 0 || made.Type == "JSONPatch" {
+				continue
+			}
+			field := fieldOf(p.Schemas(s.kind), steps)
+			if field == nil || field.Items == nil || field.Items.Schema == nil {
+				continue
+			}
+			element := field.Items.Schema
+			needed, _ := field.Extensions.GetStringSlice("x-kubernetes-list-map-keys")
+			if made.Patched {
+				needed = element.Required
+			}
+			for _, name := range needed {
+				// Built-in kinds have zero values as defaults of fields without one.
+				d := element.Properties[name].Default
+				if _, ok := made.Fields[name]; ok || d != nil && d != "" && d != 0 {
+					continue
+				}
+				level, follows := p.failing(f, made.Always)
+				p.findsAs(level, f.at(), "a mutation of %s makes an element of %s without %s, which it needs: %s", f.entry, strings.Join(steps, "."), name, follows)
+				return
+			}
+		}
+	}),
+}
+
+var patchParentMissing = &Rule{
+	ID: "patch-parent-missing", Level: Warning,
+	Reads: []Part{Kinds, Definitions},
+	check: eachChange(func(p *pass, f *fact, s subject, list []expression.Made) {
+		smallest := p.smallest(&s)
+		for _, made := range list {
+			if made.Type != "JSONPatch" || made.Parent == "" || made.Fields["op"] == "test" {
+				continue
+			}
+			var parent []string
+			for _, step := range strings.Split(made.Parent, "/")[1:] {
+				parent = append(parent, jsonpointer.Unescape(step))
+			}
+			for n := 1; n <= len(parent); n++ {
+				if !p.lacks(&s, smallest, parent[:n]) || p.guarded(f.entry, parent[:n]) {
+					continue
+				}
+				_, follows := p.failing(f, true)
+				p.finds(f.at(), "a jsonPatch of %s changes a field below %s, which a %s need not have, and nothing in the policy adds it or tests it: without it the patch fails, and %s",
+					f.entry, made.Parent, s.kind.Kind, follows)
+				return
+			}
+		}
+	}),
+}
+
+// guarded reports whether an expression of a policy reads a field of the object, or adds it.
+func (p *pass) guarded(e *snapshot.Entry, path []string) bool {
+	pointer := "/" + strings.Join(path, "/")
+	for _, f := range p.factsOf(e) {
+		if f.trials == nil {
+			continue
+		}
+		if slices.ContainsFunc(f.trials.Reads(), func(read []string) bool {
+			return len(read) > len(path) && (read[0] == "object" || read[0] == "oldObject") && slices.Equal(read[1:len(path)+1], path)
+		}) {
+			return true
+		}
+		reach, ok := expression.NewReach(f.text)
+		if ok && f.use == mutation && slices.ContainsFunc(reach.MadeFor(p.ctx, schema.GroupVersionKind{}), func(m expression.Made) bool {
+			if m.Type == "JSONPatch" {
+				return m.Fields["path"] == pointer
+			}
+			// An applyConfiguration makes all parents of its fields.
+			return starts(append(stepsOf(&m), ""), path) || slices.ContainsFunc(slices.Collect(maps.Keys(m.Fields)), func(name string) bool { return starts(append(stepsOf(&m), name), path) })
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+func starts(path, with []string) bool {
+	return len(path) >= len(with) && slices.Equal(path[:len(with)], with)
+}
+
+// changeable are the fields of the spec of a pod that an update may change.
+var changeable = []string{
+	"spec.containers.image", "spec.initContainers.image", "spec.activeDeadlineSeconds", "spec.terminationGracePeriodSeconds", "spec.tolerations", "spec.schedulingGates",
+}
+
+var mutationImmutableField = &Rule{
+	ID: "mutation-immutable-field", Level: Warning, Advice: "dont-change-immutable-objects",
+	Reads: []Part{Kinds},
+	check: eachChange(func(p *pass, f *fact, s subject, list []expression.Made) {
+		if s.kind != (schema.GroupVersionKind{Version: "v1", Kind: "Pod"}) || f.entry.Source != registration.MutatingPolicies ||
+			!slices.Contains(p.operationsOn(f.entry, &s), "UPDATE") || p.onlyNew(f.entry) {
+			return
+		}
+		for _, made := range list {
+			for _, field := range changes(&made) {
+				if !strings.HasPrefix(field, "spec.") || slices.ContainsFunc(changeable, func(may string) bool { return field == may || strings.HasPrefix(field, may+".") }) {
+					continue
+				}
+				p.finds(f.at(), "the mutation of %s sets %s of pods under UPDATE, and an update of a pod must not change it: every update of a pod that was created without it is rejected", f.entry, field)
+				return
+			}
+		}
+	}),
+}
+
+// onlyNew reports whether a policy may tell new objects from stored ones.
+func (p *pass) onlyNew(e *snapshot.Entry) bool {
+	return p.spared(e)["UPDATE"] || slices.ContainsFunc(p.factsOf(e), func(f *fact) bool {
+		return f.use != other && (strings.Contains(f.text, "oldObject") || strings.Contains(f.text, "request.operation"))
+	})
+}
+
+// changes returns the fields that a value of a mutation sets, without fields that have values of their own, and without
+// the keys of list elements.
+func changes(made *expression.Made) (list []string) {
+	if made.Type == "JSONPatch" {
+		if op := made.Fields["op"]; op != "add" && op != "replace" && op != "remove" {
+			return nil
+		}
+		steps := slices.DeleteFunc(strings.Split(made.Fields["path"], "/")[min(1, len(made.Fields["path"])):], func(step string) bool { return step == "-" || strings.Trim(step, "0123456789") == "" })
+		return []string{strings.Join(steps, ".")}
+	}
+	steps := stepsOf(made)
+	for name := range made.Fields {
+		if made.Objects[name] || name == "name" && len(steps) > 1 {
+			continue
+		}
+		list = append(list, strings.Join(append(slices.Clip(steps), name), "."))
+	}
+	slices.Sort(list)
+	return list
+}

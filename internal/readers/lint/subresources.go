@@ -1,0 +1,183 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
+)
+
+// byAnother is a field that requests to a subresource change, too.
+type byAnother struct {
+	// fields are paths; * is any element of a list.
+	fields []string
+	sub    string
+	level  report.Level
+	// by is the usual request.
+	by string
+}
+
+// changedBy returns the fields of a resource that subresources change.
+func changedBy(r *Resource) (list []byAnother) {
+	for _, s := range r.Subresources {
+		switch {
+		case s.Name == "scale" && s.Kind.Kind == "Scale":
+			list = append(list, byAnother{[]string{"spec.replicas"}, s.Name, Warning, "kubectl scale or an autoscaler"})
+		case s.Name == "status":
+			list = append(list, byAnother{[]string{"status"}, s.Name, Warning, "a controller"})
+		case r.GroupResource() == (schema.GroupResource{Resource: "pods"}) && s.Name == "resize":
+			list = append(list, byAnother{[]string{"spec.containers.*.resources", "spec.initContainers.*.resources"}, s.Name, Warning, "a resize"})
+		case r.GroupResource() == (schema.GroupResource{Resource: "pods"}) && s.Name == "ephemeralcontainers":
+			list = append(list, byAnother{[]string{"spec.ephemeralContainers"}, s.Name, Warning, "kubectl debug"},
+				byAnother{[]string{"spec.containers.*.image", "spec.containers.*.securityContext"}, s.Name, Note, "kubectl debug, with a container of its own"})
+		}
+	}
+	return list
+}
+
+var subresourceForgotten = &Rule{
+	ID: "subresource-forgotten", Level: Warning,
+	Reads: []Part{Kinds},
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
+		if e.Source != registration.ValidatingPolicies || p.spared(e)["UPDATE"] {
+			return
+		}
+		reads := p.readsOf(e)
+		for i := range e.Rules {
+			for k := range p.Resources {
+				r := &p.Resources[k]
+				q := plan.Request{Operation: admission.Update, Resource: r.GroupVersionResource, Kind: r.Kind, Namespace: p.someNamespace(r), Name: "one"}
+				if !slices.Contains(e.Rules[i].Resources, r.Resource) || !plan.RuleMatches(&e.Rules[i], &q) {
+					continue
+				}
+				said := map[string]bool{}
+				for _, c := range changedBy(r) {
+					field := readsAny(reads, c.fields)
+					if field == "" || said[c.sub] || c.sub == "status" && !onlyStatus(reads) || p.covers(e, r, c.sub) {
+						continue
+					}
+					said[c.sub] = true
+					cause := ""
+					if c.level == Note {
+						cause = r.Resource + c.sub + field
+					}
+					p.findsCause(c.level, at(e.Entry, rulesPath(e.Entry, i)...), cause, "the policy "+e.String(), "the policy %s reads %s of %s, and %s changes it through %s/%s, which no webhook or policy here covers",
+						e, field, r.Resource, c.by, r.Resource, c.sub)
+				}
+			}
+		}
+	}),
+}
+
+// readsOf returns the fields of object that the validations of a policy read, as paths without the variable.
+func (p *pass) readsOf(e *snapshot.Entry) (list []string) {
+	for _, f := range p.factsOf(e) {
+		if f.use != validation || f.trials == nil {
+			continue
+		}
+		for _, path := range f.trials.Reads() {
+			if len(path) > 1 && path[0] == "object" {
+				list = append(list, strings.Join(path[1:], "."))
+			}
+		}
+	}
+	return list
+}
+
+// readsAny returns the first of the fields that is read, in whole or in part; empty if none is.
+func readsAny(reads, fields []string) string {
+	for _, field := range fields {
+		if slices.ContainsFunc(reads, func(path string) bool { return path == field || strings.HasPrefix(path, field+".") }) {
+			return field
+		}
+	}
+	return ""
+}
+
+// onlyStatus reports whether a policy is about the status: other policies read it to decide about other fields.
+func onlyStatus(reads []string) bool {
+	return !slices.ContainsFunc(reads, func(path string) bool {
+		return path != "status" && !strings.HasPrefix(path, "status.") && !strings.HasPrefix(path, "metadata.")
+	})
+}
+
+// covers reports whether an entry of the validating pass receives the updates of a subresource.
+func (p *pass) covers(e *snapshot.Entry, r *Resource, sub string) bool {
+	q := plan.Request{Operation: admission.Update, Resource: r.GroupVersionResource, Subresource: sub, Kind: r.kindOf(sub), Namespace: p.someNamespace(r), Name: "one"}
+	return p.validates(&q, func(*snapshot.Entry) bool { return true })
+}
+
+// validates reports whether an entry of the validating pass for which want is true matches a request. The selectors and
+// conditions of the entry are not evaluated.
+func (p *pass) validates(q *plan.Request, want func(*snapshot.Entry) bool) bool {
+	for _, source := range []registration.Source{registration.Validating, registration.External, registration.ValidatingPolicies} {
+		if slices.ContainsFunc(p.Snapshot.Entries(source), func(e *snapshot.Entry) bool { return matchesAny(e.Rules, q) && want(e) }) {
+			return true
+		}
+	}
+	return false
+}
+
+var selectorOnSubresource = &Rule{
+	ID: "selector-on-subresource", Level: Error,
+	Reads: []Part{Kinds},
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
+		if e.ObjectSelector == nil || e.ObjectSelector.Matches(labels.Set{}) || e.Binding != nil && len(e.Rules) == 0 {
+			return
+		}
+		for i := range e.Rules {
+			for _, named := range e.Rules[i].Resources {
+				resource, sub, ok := strings.Cut(named, "/")
+				if !ok || sub == "*" || resource == "*" {
+					continue
+				}
+				r, kind := p.subresource(&e.Rules[i], resource, sub)
+				if r == nil {
+					continue
+				}
+				connects := strings.HasSuffix(kind.Kind, "Options")
+				if !connects && !slices.Contains([]string{"Eviction", "Binding", "Scale", "TokenRequest"}, kind.Kind) {
+					continue
+				}
+				operation := admission.Create
+				if connects {
+					operation = admission.Connect
+				} else if kind.Kind == "Scale" {
+					operation = admission.Update
+				}
+				q := plan.Request{Operation: operation, Resource: r.GroupVersionResource, Subresource: sub, Kind: kind, Namespace: p.someNamespace(r), Name: "one"}
+				if !plan.RuleMatches(&e.Rules[i], &q) || p.validates(&q, func(other *snapshot.Entry) bool {
+					return other.ObjectSelector == nil || other.ObjectSelector.Matches(labels.Set{})
+				}) {
+					continue
+				}
+				where := append(rulesPath(e.Entry, i)[:len(rulesPath(e.Entry, i))-2:len(rulesPath(e.Entry, i))-2], "objectSelector")
+				if connects {
+					p.finds(at(e.Entry, where...), "the objectSelector of %s is compared with the %s of %s, which have no labels: %s never applies to them", e, kind.Kind, named, kindOf(e))
+				} else {
+					p.findsAs(Warning, at(e.Entry, where...), "the objectSelector of %s is compared with the %s that clients send to %s, which has no labels unless a client sets some, and not with the object of %s", e, kind.Kind, named, resource)
+				}
+			}
+		}
+	}),
+}
+
+// subresource returns the resource that a rule names, and the kind of a subresource of it; nil if it is not known.
+func (p *pass) subresource(rule *registration.Rule, resource, sub string) (*Resource, schema.GroupVersionKind) {
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		if r.Resource == resource && (slices.Contains(rule.APIGroups, r.Group) || slices.Contains(rule.APIGroups, "*")) {
+			if kind := r.kindOf(sub); !kind.Empty() {
+				return r, kind
+			}
+		}
+	}
+	return nil, schema.GroupVersionKind{}
+}

@@ -33,6 +33,7 @@ type checkOptions struct {
 	serverSide, call, diff bool
 	expand                 bool
 	serviceAddresses       []string
+	configFile             string
 	release                command.Release
 	enforcer               command.Enforcer
 	output                 command.ReportFormat
@@ -140,6 +141,7 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 	command.AddSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
 		f.BoolVar(&o.call, "call", false, "call the webhooks that are registered")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
+		f.StringVar(&o.configFile, "admission-control-config-file", "", "`file` with the configuration of the API server's plugins, whose manifest files are enforced, too")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.BoolVar(&o.diff, "diff", false, "show what the server makes of each object; never the values of secrets")
@@ -254,7 +256,7 @@ func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 	command.BoundMemory(streams, checkMemory+max(0, int64(len(set.Objects))-manyObjects)*objectMemory)
 	options := check.Options{
 		Set: set, Old: old, Namespace: o.namespace, NamespaceEnforced: o.namespaceStrict, As: o.as, Groups: o.asGroups,
-		ServerSide: o.serverSide, Call: o.call, ServiceAddresses: o.serviceAddresses, Diff: o.diff, Expand: o.expand,
+		ServerSide: o.serverSide, Call: o.call, ServiceAddresses: o.serviceAddresses, AdmissionConfigFile: o.configFile, Diff: o.diff, Expand: o.expand,
 		AllowUnseen: o.allowUnseen, ServiceRange: o.serviceRange, Skip: o.skip, MissingDefinitions: check.MissingDefinitions(o.missingDefinitions), Accepted: o.accepted, AcceptedBy: o.acceptedBy,
 	}
 	shown.Set(command.ReadingCluster)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
@@ -42,6 +43,8 @@ type lintOptions struct {
 	// serviceAddresses are the addresses of services that run outside of the cluster.
 	serviceAddresses []string
 	addresses        webhookservices.Addresses
+	// configFile is the AdmissionConfiguration of the API server, whose manifest files are read, too.
+	configFile string
 	// upgradeTo is the target release of an upgrade, such as 1.38; empty for none.
 	upgradeTo string
 	level     string
@@ -117,6 +120,7 @@ findings of level error, or a file cannot be read or parsed.`,
 		f.StringVar(&o.upgradeTo, "upgrade-to", "", "also look for what a `release` of Kubernetes, such as 1.38, does not serve or newly serves")
 		f.BoolVar(&o.connect, "connect", false, "connect to each webhook from here, to look at its certificate; no request is sent")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook runs outside of the cluster, as for 'gatehouse serve': NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
+		f.StringVar(&o.configFile, "admission-control-config-file", "", "`file` with the configuration of the API server's plugins, whose manifest files are read, too")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.StringVar(&o.level, "level", "note", "least `level` of findings that are printed: error, warning or note")
@@ -189,6 +193,13 @@ func (o *lintOptions) complete() error {
 			return err
 		}
 	}
+	if o.configFile != "" {
+		directories, err := manifestDirectories(o.configFile)
+		if err != nil {
+			return err
+		}
+		o.paths = append(o.paths, directories...)
+	}
 	if o.explain == "" {
 		return nil
 	}
@@ -240,8 +251,8 @@ type lintReport struct {
 	// suppressed are the accepted findings, and idle describes acceptances that match no finding.
 	suppressed []suppressedFinding
 	idle       []string
-	// locate returns the position of a field of an object in the files.
-	locate func(lint.Object, []any) (at offline.Position, ok bool)
+	// locate returns the position of a field of a finding's object in the files.
+	locate func(*lint.Fault, []any) (at offline.Position, ok bool)
 }
 
 // check runs the rules on the files or on the cluster of the command line.
@@ -249,9 +260,8 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 	var files, world *offline.World
 	var skipped, unread []string
 	var err error
-	var about func(lint.Object) bool
 	var release *version.Version
-	r := &lintReport{locate: func(lint.Object, []any) (offline.Position, bool) { return offline.Position{}, false }}
+	r := &lintReport{locate: func(*lint.Fault, []any) (offline.Position, bool) { return offline.Position{}, false }}
 	live := len(o.paths) == 0 || *o.cluster.Flags.KubeConfig+*o.cluster.Flags.Context != ""
 	var config *rest.Config
 	if live {
@@ -271,7 +281,11 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 		if files, skipped, unread, err = offline.Survey(o.paths, in, o.ignore); err != nil {
 			return nil, err
 		}
-		world, r.locate = files, files.Locate
+		world = files
+		variants := files.Variants()
+		r.locate = func(f *lint.Fault, path []any) (offline.Position, bool) {
+			return variants[f.Variant].Locate(f.Object, path)
+		}
 	}
 	inside := false
 	if live {
@@ -283,57 +297,73 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 		if world, err = offline.Connect(ctx, config, kinds); err != nil {
 			return nil, err
 		}
-		if files != nil {
-			about = files.About()
-		}
 		if o.upgradeTo != "" {
 			if release, err = offline.Release(config); err != nil {
 				return nil, err
 			}
 		}
 	}
-	over := files
-	if !live {
-		over = nil
-	}
-	if o.enforcer.Wanted != "" {
-		world.Registrations.Kubernetes = o.enforcer.Wanted == command.ForKubernetes
+	variants := []*offline.World{nil}
+	if files != nil {
+		variants = files.Variants()
 	}
 	locations, err := o.definitions.Open()
 	if err != nil {
 		return nil, err
 	}
-	if locations != nil {
-		notes, err := world.Elsewhere(ctx, locations)
+	var reports []*lint.Report
+	for i, variant := range variants {
+		judged, over, about := world, variant, func(lint.Object) bool { return true }
+		switch {
+		case !live:
+			judged, over = variant, nil
+		case variant != nil:
+			about = variant.About()
+		}
+		if o.enforcer.Wanted != "" {
+			judged.Registrations.Kubernetes = o.enforcer.Wanted == command.ForKubernetes
+		}
+		if locations != nil {
+			notes, err := judged.Elsewhere(ctx, locations)
+			if err != nil {
+				return nil, err
+			}
+			if i == 0 {
+				skipped = append(skipped, notes...)
+			}
+		}
+		w, err := judged.Lint(ctx, o.now(), over)
 		if err != nil {
 			return nil, err
 		}
-		skipped = append(skipped, notes...)
-	}
-	w, err := world.Lint(ctx, o.now(), over)
-	if err != nil {
-		return nil, err
-	}
-	w.Gatehouse = w.Gatehouse || o.enforcer.Gatehouse(nil)
-	if len(o.addresses) > 0 {
-		w.Elsewhere = func(service types.NamespacedName) bool { return o.addresses.Has(service.Namespace, service.Name) }
-	}
-	if o.connect {
-		c := &offline.Connector{World: w, Elsewhere: o.addresses.Of, Inside: inside}
-		w.Served = c.Present(ctx, w.Addresses(), func(done, of int) { shown.Set(fmt.Sprintf("Connected to %d of %d webhooks", done, of)) })
-	} else {
-		w.Unseen[lint.Certificates] = "no webhook was connected to; --connect does"
-	}
-	if o.upgradeTo != "" {
-		w.Upgrade = o.upgrade(release)
-		if files != nil {
-			w.Upgrade.Servers = files.ServerOptions()
+		w.Gatehouse = w.Gatehouse || o.enforcer.Gatehouse(nil)
+		if len(o.addresses) > 0 {
+			w.Elsewhere = func(service types.NamespacedName) bool { return o.addresses.Has(service.Namespace, service.Name) }
+		}
+		if o.connect {
+			c := &offline.Connector{World: w, Elsewhere: o.addresses.Of, Inside: inside}
+			w.Served = c.Present(ctx, w.Addresses(), func(done, of int) { shown.Set(fmt.Sprintf("Connected to %d of %d webhooks", done, of)) })
+		} else {
+			w.Unseen[lint.Certificates] = "no webhook was connected to; --connect does"
+		}
+		if o.upgradeTo != "" {
+			w.Upgrade = o.upgrade(release)
+			if files != nil {
+				w.Upgrade.Servers = files.ServerOptions()
+			}
+		}
+		rules := slices.DeleteFunc(slices.Clone(lint.Rules()), func(rule *lint.Rule) bool { return slices.Contains(o.disable, rule.ID) })
+		reports = append(reports, lint.Check(ctx, w, lint.Options{About: about, Rules: rules, Progress: func(done, of int) {
+			shown.Set(fmt.Sprintf("Checked %d of %d rules", done, of))
+		}}))
+		if i == 0 {
+			r.subject = subject(w)
 		}
 	}
-	rules := slices.DeleteFunc(slices.Clone(lint.Rules()), func(rule *lint.Rule) bool { return slices.Contains(o.disable, rule.ID) })
-	r.Report = lint.Check(ctx, w, lint.Options{About: about, Rules: rules, Progress: func(done, of int) {
-		shown.Set(fmt.Sprintf("Checked %d of %d rules", done, of))
-	}})
+	r.Report = lint.Merge(reports)
+	if len(reports) > 1 {
+		r.subject += fmt.Sprintf(", in %d variants", len(reports))
+	}
 	var comments []manifests.Acceptance
 	if files != nil {
 		comments = files.Acceptances()
@@ -341,7 +371,6 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 	r.suppress(o, comments)
 	r.Unseen = slices.Concat(r.Unseen, unread, skipped)
 	r.unread = len(unread)
-	r.subject = subject(w)
 	return r, ctx.Err()
 }
 
@@ -361,6 +390,23 @@ func (o *lintOptions) upgrade(from *version.Version) *lint.Upgrade {
 		u.Plugins[name] = true
 	}
 	return u
+}
+
+// manifestDirectories returns the directories with the manifest files of an AdmissionConfiguration, each once.
+func manifestDirectories(file string) (list []string, err error) {
+	c, err := admission.LoadConfiguration(file)
+	if err != nil {
+		return nil, command.Usagef("--admission-control-config-file: %w", err)
+	}
+	for _, plugin := range admission.Recommended() {
+		if dir := c.StaticManifestsDir(plugin.Name); dir != "" && !slices.Contains(list, dir) {
+			list = append(list, dir)
+		}
+	}
+	if len(list) == 0 {
+		return nil, command.Usagef("--admission-control-config-file: %s names no directory of manifest files (staticManifestsDir)", file)
+	}
+	return list, nil
 }
 
 // subject counts the webhooks, policies and initializers.

@@ -32,7 +32,7 @@ func (r *lintReport) findings(least report.Level) []*lint.Fault {
 
 // placed adds the position to a fault.
 func (r *lintReport) placed(f *lint.Fault) report.Finding {
-	at, _ := r.locate(f.Object, f.Path)
+	at, _ := r.locate(f, f.Path)
 	return f.At(at.File, at.Line, at.Column)
 }
 

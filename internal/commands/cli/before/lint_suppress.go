@@ -23,8 +23,8 @@ func (r *lintReport) suppress(o *lintOptions, comments []manifests.Acceptance) {
 	kept := r.Findings[:0]
 	for _, f := range r.Findings {
 		reason, by := o.accepts(r, &f)
-		at, _ := r.locate(f.Object, f.Path)
-		first, _ := r.locate(f.Object, nil)
+		at, _ := r.locate(&f, f.Path)
+		first, _ := r.locate(&f, nil)
 		for i := range comments {
 			c := &comments[i]
 			// A comment at the object covers all of its fields.
@@ -61,7 +61,7 @@ func (o *lintOptions) accepts(r *lintReport, f *lint.Fault) (reason, by string) 
 			return "the object is skipped", "--skip=" + one
 		}
 	}
-	at, _ := r.locate(f.Object, f.Path)
+	at, _ := r.locate(f, f.Path)
 	for i := range o.accepted {
 		if a := &o.accepted[i]; a.Accepts(f.Rule.ID, at.File, f.Object.String()) {
 			return a.Reason, o.configured.File

@@ -38,6 +38,7 @@ type testOptions struct {
 	update           bool
 	init             string
 	serviceAddresses []string
+	configFile       string
 	release          command.Release
 	enforcer         command.Enforcer
 	output           command.ReportFormat
@@ -137,6 +138,7 @@ PATH is a file or a directory, and by default the current one.`,
 		f.BoolVar(&o.startPrograms, "start-programs", false, "start the programs that files with tests, and the configuration file, name; only for files that you trust")
 		f.StringArrayVar(&o.engines, "engine", nil, "start an `engine` of policies, and have it judge by its own: gatekeeper, kyverno, the same with its directory as NAME=PATH, or the path of a recipe; may be repeated")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
+		f.StringVar(&o.configFile, "admission-control-config-file", "", "`file` with the configuration of the API server's plugins, whose manifest files are enforced, too")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
 		o.output.AddFlag(f)
@@ -255,7 +257,7 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 	}
 	defer end()
 	options := suite.Options{
-		Set: set, Run: o.selected, FailOnSkip: o.skips, Coverage: o.coverage != "" || len(o.minimums) > 0, Call: o.call, ServiceAddresses: o.serviceAddresses, StartPrograms: o.startPrograms, Engines: o.recipes, Repeat: o.command(), Gatehouse: o.enforcer.Gatehouse(nil),
+		Set: set, Run: o.selected, FailOnSkip: o.skips, Coverage: o.coverage != "" || len(o.minimums) > 0, Call: o.call, ServiceAddresses: o.serviceAddresses, AdmissionConfigFile: o.configFile, StartPrograms: o.startPrograms, Engines: o.recipes, Repeat: o.command(), Gatehouse: o.enforcer.Gatehouse(nil),
 		Fields:   o.release.Fields(nil),
 		Mutate:   mutates,
 		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },
@@ -364,6 +366,9 @@ func (o *testOptions) command() string {
 	}
 	for _, one := range o.engines {
 		b.WriteString(" --engine " + shellWord(one))
+	}
+	if o.configFile != "" {
+		b.WriteString(" --admission-control-config-file " + shellWord(o.configFile))
 	}
 	for _, address := range o.serviceAddresses {
 		b.WriteString(" --service-address " + shellWord(address))

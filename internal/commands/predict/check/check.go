@@ -38,6 +38,8 @@ type Options struct {
 	// NAMESPACE/NAME[:PORT]=HOST:PORT.
 	Call             bool
 	ServiceAddresses []string
+	// AdmissionConfigFile is the AdmissionConfiguration of the server; empty for none.
+	AdmissionConfigFile string
 	// AllowUnseen lists resources of the cluster that may be unread, or EverythingUnseen. Any other unread resource is
 	// an error if it could change the verdict on an object.
 	AllowUnseen []string
@@ -82,7 +84,7 @@ const (
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
 	found := newReport(&o)
-	settings := stage.Options{Snapshot: o.Snapshot, Gatehouse: o.Gatehouse, Webhooks: o.Call, ServiceAddresses: o.ServiceAddresses, ServiceRange: o.ServiceRange, Fields: o.Fields}
+	settings := stage.Options{Snapshot: o.Snapshot, Gatehouse: o.Gatehouse, Webhooks: o.Call, ServiceAddresses: o.ServiceAddresses, ServiceRange: o.ServiceRange, Fields: o.Fields, AdmissionConfigFile: o.AdmissionConfigFile}
 	if o.Call {
 		settings.MayConvert = stage.ConvertingAll
 	}
@@ -98,6 +100,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	r.countUnseen()
+	r.noteNamespaces()
 	found.sort()
 	r.accept()
 	found.sort()

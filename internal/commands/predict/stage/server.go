@@ -38,6 +38,8 @@ type Options struct {
 	// service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
 	Webhooks         bool
 	ServiceAddresses []string
+	// AdmissionConfigFile is the AdmissionConfiguration of the server; empty for none.
+	AdmissionConfigFile string
 	// ServiceRange is the range of cluster IPs, such as 10.43.0.0/16; empty means the range of the snapshot, or else
 	// the variable ServiceRange.
 	ServiceRange string
@@ -131,6 +133,7 @@ func start(ctx context.Context, o Options) (*Stage, error) {
 		MaxRequestsInFlight:     10 * Parallel, MaxMutatingRequestsInFlight: 10 * Parallel,
 		Rehearsals: true, Kubernetes: !o.Gatehouse, MayConvert: o.MayConvert,
 	}
+	options.AdmissionConfigFile = o.AdmissionConfigFile
 	off := later()
 	if o.Snapshot != nil {
 		for _, served := range o.Snapshot.Served {

@@ -47,6 +47,8 @@ type Options struct {
 	// name a service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
 	Call             bool
 	ServiceAddresses []string
+	// AdmissionConfigFile is the AdmissionConfiguration of the server; empty for none.
+	AdmissionConfigFile string
 	// Gatehouse and Fields have the meaning of the fields in stage.Options.
 	Gatehouse bool
 	Fields    *emulation.Fields
@@ -311,7 +313,7 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 			return broken(fmt.Errorf("the world of the tests: %w", err))
 		}
 	}
-	options := stage.Options{Webhooks: true, ServiceAddresses: slices.Clone(r.ServiceAddresses), Gatehouse: r.Gatehouse, Fields: r.Fields, Skips: r.Mutate != nil || r.Coverage}
+	options := stage.Options{Webhooks: true, ServiceAddresses: slices.Clone(r.ServiceAddresses), Gatehouse: r.Gatehouse, Fields: r.Fields, AdmissionConfigFile: r.AdmissionConfigFile, Skips: r.Mutate != nil || r.Coverage}
 	running, err := startPrograms(suites, r.recipes(suites, set), set, &options)
 	if err != nil {
 		return broken(err)

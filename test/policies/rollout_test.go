@@ -68,12 +68,12 @@ func TestARolloutAsPeopleDoIt(t *testing.T) {
 	const object = "validatingadmissionpolicy/teams"
 	gatehouse("rollout", "set", object, "audit")
 	stored("audited", "", "dev", "prod")
-	if out := gatehouse("rollout", "set", object, "Warn", "--in", "stage=dev"); out != "ValidatingAdmissionPolicy/teams: enforcement Warn, hard in stage=dev\n" {
+	if out := gatehouse("rollout", "set", object, "Warn", "--enforce-in", "stage=dev"); out != "ValidatingAdmissionPolicy/teams: enforced in namespaces with stage=dev, warns in the others\n" {
 		t.Errorf("%q", out)
 	}
 	rejected("parted", "dev")
 	stored("parted", warning, "prod")
-	gatehouse("rollout", "set", object, "Warn", "--in", "100%")
+	gatehouse("rollout", "set", object, "Warn", "--in", "100%") // The old name.
 	rejected("shared", "dev", "prod")
 
 	var status struct {
@@ -112,10 +112,11 @@ func TestARolloutAsPeopleDoIt(t *testing.T) {
 		want string
 	}{
 		{[]string{"set", object, "Block"}, `"Block" is not a mode: use Deny, Warn or Audit`},
-		{[]string{"set", object, "Deny", "--in", "5%"}, "--in needs the mode Warn or Audit"},
+		{[]string{"set", object, "Deny", "--enforce-in", "5%"}, "--enforce-in needs the mode Warn or Audit"},
+		{[]string{"set", object, "Warn", "--enforce-in", "5%", "--in", "6%"}, "--in is the old name of --enforce-in"},
 		{[]string{"set", object, "Warn", "--in", "500%"}, "must be a whole number from 0% to 100%"},
 		{[]string{"set", object, "Warn", "--webhook", "a.b.c"}, "must be one mode: this kind has no webhooks to name"},
-		{[]string{"set", "pod/x", "Warn"}, `"pod" cannot be soft`},
+		{[]string{"set", "pod/x", "Warn"}, `"pod" has no enforcement mode`},
 		{[]string{"status", "validating/none"}, `"none" not found`},
 	} {
 		r := harness.Run(t, append(append([]string{"rollout"}, bad.args...), "--kubeconfig", s.Kubeconfig)...)

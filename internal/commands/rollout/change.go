@@ -58,3 +58,28 @@ func (c *Change) value(old string) string {
 	}
 	return strings.Join(append(items, c.Webhook+"="+string(c.Mode)), ",")
 }
+
+// Describe describes the enforcement that the annotations of a registration set, such as "enforced in 25 % of the
+// namespaces, warns in the others".
+func Describe(annotations map[string]string) string {
+	mode, part := annotations[registration.EnforcementAnnotation], annotations[registration.RolloutAnnotation]
+	does := "enforcement " + mode
+	switch registration.Mode(mode) {
+	case "", registration.ModeDeny:
+		return "enforced"
+	case registration.ModeWarn:
+		does = "warns"
+	case registration.ModeAudit:
+		does = "audits"
+	}
+	if share, ok := strings.CutSuffix(part, "%"); ok {
+		return "enforced in " + share + " % of the namespaces, " + does + " in the others"
+	}
+	if part != "" {
+		return "enforced in namespaces with " + part + ", " + does + " in the others"
+	}
+	if strings.HasPrefix(does, "enforcement ") {
+		return does
+	}
+	return does + " only"
+}

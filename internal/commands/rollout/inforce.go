@@ -51,10 +51,10 @@ func InForce(name string, deleted bool, state *unstructured.Unstructured, err er
 		if source, _, _ := unstructured.NestedString(state.Object, "registration", "source"); source != "" {
 			of = "from manifest files"
 		}
-		return fmt.Sprintf("%s is in force on %s, %s", name, report.Count(len(replicas), "server"), of), "", nil
+		return fmt.Sprintf("%s is active on %s, %s", name, report.Count(len(replicas), "server"), of), "", nil
 	}
 	if len(behind) == 0 {
 		return "", "the servers have different manifest files", nil
 	}
-	return "", "not yet in force on " + strings.Join(behind, ", "), nil
+	return "", "not yet active on " + strings.Join(behind, ", "), nil
 }

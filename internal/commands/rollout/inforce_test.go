@@ -29,14 +29,14 @@ func TestWhatAStateMeans(t *testing.T) {
 		err              error
 		done, wait, fail string
 	}{
-		{name: "in force", state: state("7", true, true, true), done: "x is in force on 2 servers, resourceVersion 7"},
-		{name: "not everywhere", state: state("7", false, true, false), wait: "not yet in force on r at https://r"},
-		{name: "not everywhere, for good", state: off, wait: "not yet in force on r at https://r, which enforces none of its kind"},
+		{name: "in force", state: state("7", true, true, true), done: "x is active on 2 servers, resourceVersion 7"},
+		{name: "not everywhere", state: state("7", false, true, false), wait: "not yet active on r at https://r"},
+		{name: "not everywhere, for good", state: off, wait: "not yet active on r at https://r, which enforces none of its kind"},
 		{name: "not there", err: gone, fail: "no such registration"},
 		{name: "no answer", err: errors.New("refused"), wait: "refused"},
 		{name: "not allowed", err: apierrors.NewForbidden(States.GroupResource(), "x", nil), fail: "forbidden"},
 		{name: "deleted, to be waited for", deleted: true, err: gone, done: "no server enforces x"},
-		{name: "deleted, and enforced somewhere", deleted: true, state: state("", false, true, false), wait: "not yet in force on r at https://r"},
+		{name: "deleted, and enforced somewhere", deleted: true, state: state("", false, true, false), wait: "not yet active on r at https://r"},
 		{name: "not deleted", deleted: true, state: state("7", true, true), wait: "it still exists"},
 	} {
 		done, wait, err := InForce("x", c.deleted, c.state, c.err)

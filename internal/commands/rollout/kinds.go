@@ -60,7 +60,7 @@ func ParseTarget(text string) (Target, error) {
 // ParseSoft is ParseTarget for a registration that may be warn only or audit only.
 func ParseSoft(text string) (Target, error) {
 	kinds := SoftKinds()
-	return parse(text, kinds, "cannot be soft: use one of "+strings.Join(kinds, ", "))
+	return parse(text, kinds, "has no enforcement mode: use one of "+strings.Join(kinds, ", "))
 }
 
 // parse parses a registration of one of several kinds. otherwise is the error text for another kind.

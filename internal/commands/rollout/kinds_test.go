@@ -17,10 +17,10 @@ func TestRegistrationsAsUsersNameThem(t *testing.T) {
 		{text: "validatingadmissionpolicies.admissionregistration.k8s.io/p", state: "validatingadmissionpolicies.p"},
 		{text: "external/e", state: "externaladmissionhookconfigurations.e"},
 		{text: "initializerconfigurations.admissionregistration.k8s.io/i", state: "initializerconfigurations.i",
-			soft: `"initializerconfigurations.admissionregistration.k8s.io" cannot be soft: use one of externaladmissionhookconfigurations, mutating`},
+			soft: `"initializerconfigurations.admissionregistration.k8s.io" has no enforcement mode: use one of externaladmissionhookconfigurations, mutating`},
 		{text: "podpolicy", err: "not of the form KIND/NAME", soft: "not of the form KIND/NAME"},
 		{text: "validating/", err: "not of the form KIND/NAME", soft: "not of the form KIND/NAME"},
-		{text: "pods/x", err: `"pods" is not a kind of registration`, soft: `"pods" cannot be soft`},
+		{text: "pods/x", err: `"pods" is not a kind of registration`, soft: `"pods" has no enforcement mode`},
 	} {
 		for _, parsed := range []struct {
 			by   func(string) (Target, error)

@@ -27,19 +27,20 @@ import (
 func NewRollout(streams command.Streams) *cobra.Command {
 	return command.Group(&cobra.Command{
 		Use:   "rollout",
-		Short: "Show and set how hard webhooks and policies are",
-		Long: `Show how hard webhook configurations, admission policies and bindings are, and
-what the soft ones would have rejected or changed; and make them harder or
-softer. A soft one is asked about requests, and rejects and changes nothing.`,
-		Example: `  # which are soft, since when, and what they would have done
+		Short: "Roll out webhooks and policies: warn first, enforce later",
+		Long: `Show and set the enforcement of webhook configurations, admission policies and
+bindings. In the modes Warn and Audit they are evaluated for live requests, and
+reject and change nothing; the server counts the requests that they would have
+rejected or changed.`,
+		Example: `  # the webhooks and policies that only warn or audit, and their effect so far
   gatehouse rollout status
 
   # the same for one of them, by namespace
   gatehouse rollout status validatingadmissionpolicy/teams
 
-  # warn only; then hard in a quarter of the namespaces; then everywhere
+  # warn only; then enforce in a quarter of the namespaces; then everywhere
   gatehouse rollout set validatingadmissionpolicy/teams Warn
-  gatehouse rollout set validatingadmissionpolicy/teams Warn --in 25%
+  gatehouse rollout set validatingadmissionpolicy/teams Warn --enforce-in 25%
   gatehouse rollout set validatingadmissionpolicy/teams Deny`,
 	}, newRolloutStatus(streams), newRolloutSet(streams))
 }
@@ -54,10 +55,10 @@ func newRolloutStatus(streams command.Streams) *cobra.Command {
 	o := &rolloutStatusOptions{}
 	cmd := &cobra.Command{
 		Use:   "status [KIND/NAME]",
-		Short: "Show what soft webhooks and policies would have done",
-		Long: `Show the webhook configurations, policies and bindings that are soft: their
-mode, where they are hard already, since when, and how many requests they would
-have rejected or changed. The counts come from the metrics of the server that
+		Short: "Show the effect of webhooks and policies that only warn or audit",
+		Long: `Show the webhook configurations, policies and bindings in the modes Warn and
+Audit: their mode, the namespaces in which they are enforced, their age, and how
+many requests they would have rejected or changed. The counts come from the metrics of the server that
 answers, since it started, and by namespace from the traces that it keeps.`,
 		Example: `  gatehouse rollout status
   gatehouse rollout status validatingadmissionpolicy/teams
@@ -114,7 +115,7 @@ func (o *rolloutStatusOptions) run(ctx context.Context, streams command.Streams)
 		return command.PrintAs(streams.Out, o.output, map[string]any{"items": statuses})
 	}
 	if len(statuses) == 0 {
-		terminal.Fprintf(streams.Out, "All webhooks and policies are hard.\n")
+		terminal.Fprintf(streams.Out, "All webhooks and policies are enforced.\n")
 		return nil
 	}
 	if note != "" {
@@ -136,11 +137,11 @@ func sparedByMetrics(ctx context.Context, c *command.Cluster) (rollout.Counts, s
 	}
 	data, err := client.RESTClient().Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").DoRaw(ctx)
 	if err != nil {
-		return nil, "The counts are those of the traces only: " + err.Error()
+		return nil, "The counts are from the traces only: " + err.Error()
 	}
 	counts, err := rollout.ReadCounts(data)
 	if err != nil {
-		return nil, "The counts are those of the traces only: reading the metrics: " + err.Error()
+		return nil, "The counts are from the traces only: reading the metrics: " + err.Error()
 	}
 	return counts, ""
 }
@@ -148,7 +149,7 @@ func sparedByMetrics(ctx context.Context, c *command.Cluster) (rollout.Counts, s
 // enforcesSoftly returns an error if the server is not Gatehouse: it would enforce everything.
 func enforcesSoftly(ctx context.Context, client dynamic.Interface, host string) error {
 	if _, err := client.Resource(rollout.States).List(ctx, metav1.ListOptions{Limit: 1}); apierrors.IsNotFound(err) {
-		return fmt.Errorf("the server at %s is not Gatehouse: it ignores how soft a webhook or policy is", host)
+		return fmt.Errorf("the server at %s is not Gatehouse: it enforces webhooks and policies in every mode", host)
 	}
 	return nil
 }
@@ -190,18 +191,18 @@ func (o *rolloutStatusOptions) print(streams command.Streams, statuses []rollout
 		}
 		return *n
 	}
-	table := terminal.NewTable(terminal.Titles("OBJECT", "ENFORCEMENT", "HARD IN", "AGE", "WOULD REJECT", "WOULD CHANGE")...)
+	table := terminal.NewTable(terminal.Titles("OBJECT", "ENFORCEMENT", "ENFORCED IN", "AGE", "WOULD REJECT", "WOULD CHANGE")...)
 	for i := range statuses {
 		s := &statuses[i]
 		age := "unknown"
 		if s.Since != nil {
 			age = duration.HumanDuration(time.Since(s.Since.Time))
 		}
-		hard := cmp.Or(s.Rollout, "no namespace")
+		enforced := cmp.Or(s.Rollout, "no namespace")
 		if s.Enforcement == string(registration.ModeDeny) {
-			hard = "all"
+			enforced = "all"
 		}
-		table.Row(s.Kind+"/"+s.Name, s.Enforcement, hard, age, counted(s.WouldReject), counted(s.WouldChange))
+		table.Row(s.Kind+"/"+s.Name, s.Enforcement, enforced, age, counted(s.WouldReject), counted(s.WouldChange))
 	}
 	if err := command.WriteTable(streams.Out, table); err != nil {
 		return err
@@ -237,21 +238,24 @@ type rolloutSetOptions struct {
 
 func newRolloutSet(streams command.Streams) *cobra.Command {
 	o := &rolloutSetOptions{}
+	var in string
 	cmd := &cobra.Command{
 		Use:   "set KIND/NAME MODE",
-		Short: "Make a webhook or policy harder or softer",
-		Long: `Set how hard a webhook configuration, an admission policy or a binding is. MODE
-is Deny, Warn or Audit. With --in, a soft one is hard already in a share of the
-namespaces, or in those that a label selector selects. The command writes the
-annotations gatehouse.dev/enforcement and gatehouse.dev/rollout. 'gatehouse
-wait-in-force' waits until all servers enforce them.`,
+		Short: "Set the enforcement of a webhook or policy",
+		Long: `Set the enforcement of a webhook configuration, an admission policy or a
+binding. MODE is Deny, Warn or Audit. With --enforce-in, it is enforced in a
+share of the namespaces, or in the namespaces of a label selector, and MODE
+applies to the others. The command writes the annotations
+gatehouse.dev/enforcement and gatehouse.dev/rollout. 'gatehouse wait-in-force'
+waits until all servers use them.`,
 		Example: `  # record only, for one webhook of a configuration
   gatehouse rollout set validating/images Audit --webhook images.example.com
 
-  # hard where the label stage is dev or test, a warning elsewhere
-  gatehouse rollout set validating/images Warn --in 'stage in (dev, test)'
+  # enforce where the label stage is dev or test, warn elsewhere
+  gatehouse rollout set validating/images Warn \
+    --enforce-in 'stage in (dev, test)'
 
-  # hard everywhere
+  # enforce everywhere
   gatehouse rollout set validating/images Deny`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
@@ -264,15 +268,20 @@ wait-in-force' waits until all servers enforce them.`,
 			if o.Mode, err = rollout.ParseMode(args[1]); err != nil {
 				return command.UsageError{Err: err}
 			}
+			if o.In != "" && in != "" {
+				return command.Usagef("--in is the old name of --enforce-in: use one of them")
+			}
+			o.In = cmp.Or(o.In, in)
 			if o.Mode == registration.ModeDeny && o.In != "" {
-				return command.Usagef("--in needs the mode Warn or Audit, which counts outside of these namespaces")
+				return command.Usagef("--enforce-in needs the mode Warn or Audit, which applies to the other namespaces")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), streams) },
 	}
 	command.AddSection(cmd, "What to set", func(f *pflag.FlagSet) {
-		f.StringVar(&o.In, "in", "", "where it is hard already: a share such as 25%, or a label selector")
+		f.StringVar(&o.In, "enforce-in", "", "`namespaces` in which it is enforced: a share such as 25%, or a label selector; MODE applies to the others")
+		f.StringVar(&in, "in", "", "old name of --enforce-in")
 		f.StringVar(&o.Webhook, "webhook", "", "only this webhook of the configuration")
 	})
 	o.cluster = command.NewCluster(cmd)
@@ -301,10 +310,6 @@ func (o *rolloutSetOptions) run(ctx context.Context, streams command.Streams) er
 	if err != nil {
 		return err
 	}
-	text := "enforcement " + stored.GetAnnotations()[registration.EnforcementAnnotation]
-	if in := stored.GetAnnotations()[registration.RolloutAnnotation]; in != "" {
-		text += ", hard in " + in
-	}
-	terminal.Fprintf(streams.Out, "%s/%s: %s\n", stored.GetKind(), stored.GetName(), text)
+	terminal.Fprintf(streams.Out, "%s/%s: %s\n", stored.GetKind(), stored.GetName(), rollout.Describe(stored.GetAnnotations()))
 	return nil
 }

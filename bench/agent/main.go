@@ -38,7 +38,7 @@ func main() {
 	defer stop()
 	s := &session{}
 	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
-	only := flag.String("steps", "read,console,own,watch,namespace,kill,load,creates", "what is done, one after the other")
+	only := flag.String("steps", "read,console,own,watch,namespace,kill,load,creates", "the steps, one after the other")
 	flag.StringVar(&s.helm, "helm", "", "`path` of Helm's program (default: it is built)")
 	flag.IntVar(&s.kills, "kills", 20, "how often the agents are killed while requests are made")
 	flag.IntVar(&s.rate, "rate", 2000, "events that are sent in a second")
@@ -230,7 +230,7 @@ func (s *session) read(ctx context.Context) error {
 			return fmt.Errorf("%s shows %s", q.args, text)
 		}
 	}
-	fmt.Println("the administrator sees all traces, alice those of her namespace, and nobody the values of a Secret")
+	fmt.Println("the administrator sees all traces, alice only the traces of her namespace, and neither sees the values of a Secret")
 	return nil
 }
 

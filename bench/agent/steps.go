@@ -76,7 +76,7 @@ func (s *session) console(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Println("gatehouse console shows the traces, to alice those of her namespace, and new ones as they come")
+	fmt.Println("gatehouse console shows the traces, to alice only the traces of her namespace, and new ones as they come")
 	return nil
 }
 

@@ -176,7 +176,7 @@ webhooks:
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d events, those of the webhook:\n%s", strings.Count(events, "\n")-1, about)
+	fmt.Printf("%d events of the webhook:\n%s", strings.Count(events, "\n")-1, about)
 	metrics, err := s.metrics(ctx)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ webhooks:
 		}
 	}
 	err = patiently(func() error {
-		return eventually(ctx, "the reports are gone or without what is repaired", func() error {
+		return eventually(ctx, "the reports are gone or lack the repaired findings", func() error {
 			all, err := s.kubectl(ctx, "", "get", "reports,clusterreports,policyreports,clusterpolicyreports", "-A", "-o", "yaml")
 			if err == nil && (strings.Contains(all, "policy: no-bad") || strings.Contains(all, "certificate-expires")) {
 				err = errors.New(all)

@@ -33,10 +33,10 @@ func main() {
 	defer stop()
 	r := &agreement{}
 	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
-	server := flag.String("kube-apiserver", "", "`path` of another kube-apiserver than that of the directory")
+	server := flag.String("kube-apiserver", "", "`path` of a kube-apiserver in place of the one in the directory")
 	flag.IntVar(&r.requests, "requests", 1000, "how many requests are made")
 	flag.IntVar(&r.blames, "blames", 50, "how many objects are asked about by gatehouse blame, on gatehouse, too")
-	flag.Uint64Var(&r.seed, "seed", 1, "what the requests are made of")
+	flag.Uint64Var(&r.seed, "seed", 1, "seed of the requests")
 	beta := flag.Bool("beta", false, "mutating policies are of v1beta1, which that kube-apiserver serves on demand: 1.34 and 1.35")
 	flag.StringVar(&r.keep, "keep", "", "`directory` that keeps the audit logs")
 	flag.Parse()

@@ -50,7 +50,7 @@ func run(ctx context.Context) error {
 		dir   = flag.String("dir", filepath.Join(cache, "gatehouse-conformance"), "directory for the programs; the suite is built only if it is missing there")
 		procs = flag.Int("procs", 8, "number of specs that run at the same time")
 		limit = flag.Duration("limit", 2*time.Hour, "time after which no spec is started any more")
-		focus = flag.String("focus", "", "regular expression: of the specs to try, run only those that match")
+		focus = flag.String("focus", "", "regular expression of the specs to run")
 		write = flag.String("write", "", "file to write the document to")
 		read  = flag.String("read", "", "report of an earlier run to evaluate, instead of running")
 	)

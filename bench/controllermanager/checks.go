@@ -110,7 +110,7 @@ func (w *world) lease() error {
 	return w.eventually(func(ctx context.Context) error {
 		l, err := w.client.CoordinationV1().Leases("kube-system").Get(ctx, "kube-controller-manager", metav1.GetOptions{})
 		if err == nil && (l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "") {
-			err = errors.New("nobody holds it")
+			err = errors.New("it has no holder")
 		}
 		return err
 	})

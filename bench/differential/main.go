@@ -29,11 +29,11 @@ func main() {
 	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
 	only := flag.String("run", "", "only the cases that match this `regexp`, such as apps/v1/deployments")
 	compatibility := flag.String("compatibility", "", "`file` to write what differs to, in Markdown")
-	upstream := flag.Bool("upstream", false, "ask kube-apiserver alone whether it answers what the cases of policies and plugins expect")
-	webhooks := flag.String("webhooks", "", "compare `plugins` compiled into kube-apiserver with those that gatehouse webhook serves, such as LimitRanger,PodSecurity")
-	objects := flag.String("objects", "", "write the objects of the cases to this `directory` as manifests, and ask nobody")
-	release := flag.String("emulated-version", "", "`release` that both servers emulate, such as 1.35; what the cases expect of kube-apiserver does not count then, only whether the servers differ")
-	shared := flag.Bool("shared", false, "compare servers that emulate the release with those of a newer release on the same etcd: downgrades, and writes by turns")
+	upstream := flag.Bool("upstream", false, "send the cases of policies and plugins to kube-apiserver alone, and compare its answers with their expectations")
+	webhooks := flag.String("webhooks", "", "compare `plugins` of kube-apiserver with the same plugins of gatehouse webhook, such as LimitRanger,PodSecurity")
+	objects := flag.String("objects", "", "write the objects of the cases to this `directory` as manifests, and send no request")
+	release := flag.String("emulated-version", "", "`release` that both servers emulate, such as 1.35; the expectations of the cases do not count then, only differences of the servers")
+	shared := flag.Bool("shared", false, "compare servers that emulate the release with servers of a newer release on the same etcd: downgrades, and writes by turns")
 	flag.Parse()
 	if *objects != "" {
 		if err := writeObjects(*objects); err != nil {

@@ -465,7 +465,7 @@ type expectation struct {
 	says string
 }
 
-var errUnexpected = errors.New("not what the case expects")
+var errUnexpected = errors.New("not as the case expects")
 
 // met returns an error if an answer does not meet the expectation.
 func (e *expectation) met(a answer) error {

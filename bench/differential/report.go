@@ -79,7 +79,7 @@ compared, except values that differ between any two servers: uids, times, resour
 In the last run %d cases made %d requests; %d were answered the same on both sides. %s
 
 kube-apiserver ran with --authorization-mode=RBAC and --allow-privileged. No admission plugin that runs by default was
-switched off on either side. Every compiled-in plugin has at least five cases (bench/differential/cases/plugins). Those of
+switched off on either side. Every compiled-in plugin has at least five cases (bench/differential/cases/plugins). Cases of
 plugins that are off by default or need a configuration ran on servers of their own, with the same flags on both sides.
 
 | what differs | why | places |

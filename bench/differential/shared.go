@@ -88,7 +88,7 @@ func (r *runner) shared(ctx context.Context, only *regexp.Regexp) (err error) {
 			return err
 		}
 	}
-	if err := r.etcd(ctx, s, "kept: what is in etcd", kept); err != nil {
+	if err := r.etcd(ctx, s, "kept: data in etcd", kept); err != nil {
 		return err
 	}
 	for _, server := range servers {
@@ -105,7 +105,7 @@ func (r *runner) shared(ctx context.Context, only *regexp.Regexp) (err error) {
 			return err
 		}
 	}
-	if err := r.etcd(ctx, s, "downgraded: what is in etcd", kept); err != nil {
+	if err := r.etcd(ctx, s, "downgraded: data in etcd", kept); err != nil {
 		return err
 	}
 	for _, k := range kept {

@@ -112,7 +112,7 @@ func (k kind) steps() []step {
 	create("with a bad fieldManager", "?dryRun=All&fieldManager="+strings.Repeat("x", 200), object)
 	create("without a name", "?dryRun=All", merge(bare, map[string]any{"spec": k.Object["spec"]}))
 	create("with a name that is none", "?dryRun=All", named(map[string]any{"name": "Not A Name"}))
-	create("with nothing but a name", "?dryRun=All", merge(bare, map[string]any{"metadata": map[string]any{"name": name}}))
+	create("with only a name", "?dryRun=All", merge(bare, map[string]any{"metadata": map[string]any{"name": name}}))
 	create("of another kind", "?dryRun=All", merge(object, map[string]any{"kind": "Other"}))
 	create("of another version", "?dryRun=All", merge(object, map[string]any{"apiVersion": "other/v1"}))
 	create("in another namespace", "?dryRun=All", named(map[string]any{"namespace": "other"}))

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/prediction"
 )
 
-var errDifferent = errors.New("what happened is not what was explained")
+var errDifferent = errors.New("the explanation was wrong")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

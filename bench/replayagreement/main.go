@@ -42,7 +42,7 @@ func main() {
 	flag.IntVar(&r.requests, "requests", 3000, "how many requests are made")
 	flag.IntVar(&r.policies, "policies", 40, "how many policies judge, in addition to a few by which the verdicts differ more")
 	flag.IntVar(&r.clients, "clients", 4, "how many clients make requests")
-	flag.Uint64Var(&r.seed, "seed", 1, "what the requests are made of")
+	flag.Uint64Var(&r.seed, "seed", 1, "seed of the requests")
 	flag.StringVar(&r.keep, "keep", "", "`directory` that keeps the snapshot, the requests and the change")
 	flag.Parse()
 	if err := r.run(ctx, *binaries); err != nil {

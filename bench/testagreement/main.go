@@ -197,7 +197,7 @@ func (r *comparison) unsuited(p *played, t *suite.Result) string {
 		case strings.HasSuffix(kind, "WebhookConfiguration") && strings.Contains(string(stage.Encode(u.Object)), `"service":`):
 			return "the world has webhooks of others"
 		case kind == "ResourceQuota" && u.Object["status"] == nil:
-			return "the world has quotas, which nobody counts there"
+			return "the test environment has quotas, which are not counted there"
 		}
 	}
 	return ""
@@ -282,7 +282,7 @@ var known = map[string]string{
 	"-protection\"":                                "plugins of kube-apiserver acted on the stored object",
 	"may not change once set":                      "a stored Service has no cluster IP and no IP families",
 	`"ipFamilies"`:                                 "a stored Service has no cluster IP and no IP families",
-	`"kind":"CertificateSigningRequest"`:           "a stored CertificateSigningRequest is that of the user of the test",
+	`"kind":"CertificateSigningRequest"`:           "a stored CertificateSigningRequest belongs to the user of the test",
 	`"kind":"FlowSchema"`:                          "a controller of kube-apiserver writes the status of a FlowSchema",
 	`"spec":{},"status":{"phase":"Active"}`:        "a stored Namespace has the finalizers that the test says",
 	"the server does not allow this method on the": "the message about a method that a subresource does not have",

@@ -120,7 +120,7 @@ func compareRequests(ctx context.Context, w io.Writer, b peer.Binaries, release,
 		wrong += c.compare(judge.name, found)
 	}
 	if wrong > 0 {
-		err = fmt.Errorf("%d verdicts of Gatehouse as %s are not those of a real server", wrong, release)
+		err = fmt.Errorf("%d verdicts of Gatehouse as %s differ from a real server", wrong, release)
 	}
 	return err
 }
@@ -130,7 +130,7 @@ func reasonOf(q *asked, real, emulated *answered) string {
 	kind := fmt.Sprint(q.object["kind"])
 	switch {
 	case real.code == http.StatusUnprocessableEntity && emulated.code == real.code:
-		return "say in the words of the newest release what is invalid in a " + kind
+		return "report in the words of the newest release an invalid " + kind
 	}
 	return ""
 }

@@ -13,7 +13,7 @@ import (
 // differ writes the differences between the emulated releases.
 func differ(w io.Writer, found map[string]*facts) {
 	releases := append(slices.Clone(emulated), own)
-	fmt.Fprintf(w, "\n### What the releases serve\n\nSubresources are served with their resource. A star stands for what is served.\n\n| resource | %s |\n|---|%s\n",
+	fmt.Fprintf(w, "\n### Served resources\n\nSubresources are served with their resource. A star marks a served resource.\n\n| resource | %s |\n|---|%s\n",
 		strings.Join(releases, " | "), strings.Repeat("---|", len(releases)))
 	all := map[string]bool{}
 	for _, f := range found {
@@ -72,7 +72,7 @@ func differ(w io.Writer, found map[string]*facts) {
 
 // uncovered writes the differences between the real and the emulated release.
 func uncovered(w io.Writer, emulated, real *facts) {
-	fmt.Fprintf(w, "\n### What emulation does not cover\n\nFound by comparing a real kube-apiserver %s with Gatehouse as %s. Both have the same feature gates on where they\nhave them, but for those listed here.\n", peer.OldRelease, peer.OldMinor)
+	fmt.Fprintf(w, "\n### What emulation does not cover\n\nFound by comparing a real kube-apiserver %s with Gatehouse as %s. Both have the same feature gates on where they\nhave them, except for the listed gates.\n", peer.OldRelease, peer.OldMinor)
 	list := func(title string, one, other map[string]bool) {
 		missing := lacking(one, other)
 		if len(missing) == 0 {
@@ -100,7 +100,7 @@ func uncovered(w io.Writer, emulated, real *facts) {
 			fmt.Fprintf(w, "| `%s` | %s | %s |\n", name, dash(a), dash(b))
 		}
 	}
-	list("Fields that OpenAPI has only for the emulated release. Those of a gate that is off are dropped, and others are not", emulated.fields, real.fields)
+	list("Fields that OpenAPI has only for the emulated release. Fields of a gate that is off are dropped, and others are not", emulated.fields, real.fields)
 	list("Fields that OpenAPI has only for the real release", real.fields, emulated.fields)
 	list("Functions of CEL that only the emulated release accepts in new expressions", emulated.functions, real.functions)
 	list("Functions of CEL that only the real release accepts in new expressions", real.functions, emulated.functions)

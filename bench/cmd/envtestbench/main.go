@@ -94,12 +94,12 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 }
 
 // explanation is printed above the table.
-const explanation = `Medians, with the smallest and largest value. envtest is that of controller-runtime, with its defaults; the suite is
-that of ` + "`examples/operator`" + `, built before. Ready is when Start of envtest returns, with the definition and the webhooks
-of that operator installed. The CPU time of a start is that of kube-apiserver and etcd until ready, that of a suite is also
-that of its tests. The memory is that of kube-apiserver and etcd together, at its peak: resident pages, those of a file
-that both have in memory counted once. Without files, it is that of heaps and stacks. How much of a file is resident
-depends on the kernel, and on how the file was written: here in pieces of 32 KiB, as what unpacks an archive does.
+const explanation = `Medians, with the smallest and largest value. envtest is the package of controller-runtime, with its defaults; the suite is
+` + "`examples/operator`" + `, built before. Ready is when Start of envtest returns, with the CRD and the webhooks
+of that operator installed. The CPU time of a start includes kube-apiserver and etcd until ready; the CPU time of a suite also
+includes its tests. The memory is the peak of kube-apiserver and etcd together: resident pages, with pages of a shared file
+counted once. Without files, it is heaps and stacks. How much of a file is resident
+depends on the kernel, and on how the file was written: here in pieces of 32 KiB, as programs unpack an archive.
 
 `
 

@@ -111,8 +111,8 @@ func (b *bench) run(ctx context.Context, module, dir string, rounds int, page st
 		return nil
 	}
 	var body strings.Builder
-	fmt.Fprintf(&body, `%d clients create ConfigMaps through all three servers at once, which run on one machine with what they store. etcd
-syncs each write to disk. Medians of %d alternating rounds, with the smallest and largest value; the CPU time is that of all
+	fmt.Fprintf(&body, `%d clients create ConfigMaps through all three servers at once, on one machine with the data. etcd
+syncs each write to disk. Medians of %d alternating rounds, with the smallest and largest value; the CPU time includes all
 servers and members of etcd. The members of servers that joined speak TLS with each other, the members of the other etcds do not.
 
 `, b.clients, rounds)

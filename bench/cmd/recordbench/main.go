@@ -36,7 +36,7 @@ func main() {
 	flag.IntVar(&b.clients, "clients", 2, "how many clients create objects")
 	flag.DurationVar(&b.pause, "pause", 5*time.Millisecond, "how long a client waits between creates")
 	flag.IntVar(&b.moments, "moments", 20, "at how many moments the recorder is killed or frozen")
-	flag.Uint64Var(&b.seed, "seed", 1, "what the moments are made of")
+	flag.Uint64Var(&b.seed, "seed", 1, "seed of the moments")
 	b.Main(b.run)
 }
 

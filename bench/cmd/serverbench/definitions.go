@@ -35,7 +35,7 @@ const (
 // definitionsExplained is printed above the table.
 const definitionsExplained = `Medians, with the smallest and largest value. 16 clients create definitions and, as soon as the
 server takes it, an object of each; twenty definitions share a group. Half of the fields of a definition are also in the
-others. Everything is served when the last object is created. What is said of memory and of CPU includes etcd's.
+others. Everything is served when the last object is created. Memory and CPU include etcd.
 
 `
 

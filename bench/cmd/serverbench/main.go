@@ -70,8 +70,8 @@ func main() {
 	operations := flag.String("operations", "", "measure these kinds of requests, a `list`, and not webhooks and starts: all, or of "+operationNames())
 	flag.IntVar(&o.objects, "objects", 2500, "how many pods the operations work on")
 	scales := flag.String("scale", "", "measure more and more of these, a `list`, and not webhooks and starts: all, or of "+scaleNames())
-	flag.DurationVar(&o.patience, "patience", 10*time.Minute, "how long one size of -scale may take; after one that takes longer, no larger one is tried")
-	flag.StringVar(&o.profiles, "profiles", "", "`directory` for profiles of heap and goroutines with definitions, and of the CPU and of what is allocated with operations; GATEHOUSE_BINARY must be built from ./cmd/profiled, and GATEHOUSE_PROFILES be the same directory")
+	flag.DurationVar(&o.patience, "patience", 10*time.Minute, "how long one size of -scale may take; after a longer size, no larger size is tried")
+	flag.StringVar(&o.profiles, "profiles", "", "`directory` for profiles of heap and goroutines with definitions, and of the CPU and the allocations with operations; GATEHOUSE_BINARY must be built from ./cmd/profiled, and GATEHOUSE_PROFILES be the same directory")
 	flag.StringVar(&o.as, "as", "", "the `user` who makes the requests of operations, and may do everything: priority and fairness is not for administrators (default: the administrator)")
 	o.Main(func(ctx context.Context, out, progress io.Writer) error {
 		if err := o.parseDefinitions(*numbers, *fields); err != nil {
@@ -196,7 +196,7 @@ const explanation = `Medians, with the smallest and largest value. Both servers 
 same token, on etcd 3.7.0 with fsync, and with all admission plugins that are on by default. Gatehouse also runs its
 controllers, except in the last column; no kube-controller-manager runs with kube-apiserver. The load comes from the same machine, over HTTP/2, one connection a client, and takes its share of the cores, as etcd does.
 The objects are ConfigMaps with one label and one key, or pods with one container. The webhooks are one process on the same machine. Where etcd is
-embedded, the memory and the CPU time of the server are those of etcd, too.
+embedded, the memory and the CPU time of the server include etcd, too.
 
 `
 

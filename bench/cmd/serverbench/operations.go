@@ -49,10 +49,10 @@ const (
 
 // operationsExplained is printed above the table.
 const operationsExplained = `Medians, with the smallest and largest value. 16 clients, each with an HTTP/2 connection of its own, make one request
-after the other to a server with its defaults. The CPU time is that of the server and of its etcd for one request. What the
-server allocates for one is that of its process, so that of etcd only where that is embedded. The load comes from the same
+after the other to a server with its defaults. The CPU time of one request includes the server and its etcd.
+Allocations are counted in the process of the server, with etcd only where it is embedded. The load comes from the same
 machine. A request that fails ends the measurement. Answers are JSON, not compressed, if nothing else is said. A cached list asks
-for resource version 0, a consistent one for none. A ratio is that of the second server to the first.
+for resource version 0, a consistent one for none. Ratios compare the second server with the first.
 
 `
 
@@ -110,7 +110,7 @@ var allOperations = []operation{
 	}},
 	{"lease", "update a lease", leases},
 	{"hot", fmt.Sprintf("%d clients patch one ConfigMap", hotClients), hot},
-	hooked("patch+validate", "create ConfigMaps, one webhook that patches and one that validates"),
+	hooked("patch+validate", "create ConfigMaps, one mutating and one validating webhook"),
 	hooked("validating=10", "create ConfigMaps, 10 validating webhooks"),
 	{"watch", fmt.Sprintf("create ConfigMaps, %d watchers", watchers), fanOut},
 	{"mix", fmt.Sprintf("create ConfigMaps, in a mix, with %d of them", mixedConfigMaps), mix},

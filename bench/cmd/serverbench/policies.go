@@ -299,10 +299,10 @@ func (c crowd) multiply(ctx context.Context, url string) error {
 
 // policiesExplained is printed above the table.
 const policiesExplained = `Medians, with the smallest and largest value, of both servers as in the comparison above: 16 clients that create
-ConfigMaps, each judged by what the row says. The policy that matches has one validation, which reads the object; with
+ConfigMaps, with the policies of the row. The matching policy has one validation, which reads the object; with
 params it is evaluated once for each of 1,000 Secrets that its binding selects. The policies that do not match are for
 deployments, and have an expression and a binding each; kube-apiserver is not measured with 10,000 of them, which take
-more memory than the machine has. CPU that is added to a create is that of the server, less what a create costs without
+more memory than the machine has. The added CPU of a create is the server's CPU, less the CPU of a create without
 policies in the same round. Policies in etcd are copies of one policy and one binding, on which the server is started.
 
 `

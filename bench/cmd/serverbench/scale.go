@@ -25,8 +25,8 @@ import (
 // scaleExplained is printed below the description of a scale.
 const scaleExplained = `Each server starts on empty data. In each step there is more of it, until a step fails or takes longer than %s: a dash
 says that a size was not tried or has no such value. If nothing else is said, 16 clients create ConfigMaps in each step. The
-memory and the CPU time are those of the server and of its etcd. The load comes from the same machine. A ratio is that of the
-second server to the first. Where there are several rounds, the values are medians, with the smallest and largest value.
+memory and the CPU time include the server and its etcd. The load comes from the same machine. Ratios compare the
+second server with the first. Where there are several rounds, the values are medians, with the smallest and largest value.
 
 `
 

@@ -28,8 +28,8 @@ var allScales = []scale{
 	},
 	{
 		name: "namespaces", title: "namespaces", sizes: []int{100, 1000, 10_000}, grow: growNamespaces, measure: deleteNamespaces, controllers: true,
-		explained: `A tenth of the namespaces is deleted. With kube-apiserver a kube-controller-manager runs, with its default bounds on requests, for what
-Gatehouse does itself: it empties namespaces, and makes the service account and the ConfigMap of each. Its memory and its CPU
+		explained: `A tenth of the namespaces is deleted. With kube-apiserver a kube-controller-manager runs, with its default bounds on requests, as Gatehouse
+includes its work: it empties namespaces, and makes the service account and the ConfigMap of each. Its memory and its CPU
 time count, too.`,
 		drawn: slices.Concat(ofCreates, []measured{{"a tenth deleted, until gone", "s"}}),
 	},

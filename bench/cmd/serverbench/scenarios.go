@@ -57,7 +57,7 @@ func parseScenario(text string) (scenario, error) {
 	case text == "pods":
 		return scenario{name: text, title: "pods", pods: true}, nil
 	case text == "patch+validate":
-		return scenario{name: text, title: "one webhook that patches and one that validates", patch: 1, validations: 1}, nil
+		return scenario{name: text, title: "one mutating and one validating webhook", patch: 1, validations: 1}, nil
 	case name == "nonmatching" && n > 0:
 		return scenario{name: text, title: plural(n, "webhook") + " that do not match", nonmatching: n}, nil
 	case name == "validating" && n > 0:

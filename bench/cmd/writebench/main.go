@@ -91,7 +91,7 @@ func main() {
 	module := flag.String("module", ".", "`directory` of the bench module")
 	dir := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
 	kube := flag.Bool("kube-apiserver", false, "compare kube-apiserver, as the first one; the program that GATEHOUSE_OTHER names is the next one")
-	only := flag.String("writes", "", "a regular `expression` for the names of the writes to measure; those that need objects of another fail without it")
+	only := flag.String("writes", "", "a regular `expression` for the names of the writes to measure; a write that needs the objects of another fails without it")
 	unmatched := flag.Int("unmatched", 0, "how many webhooks that do not match the last server gets")
 	file := flag.String("report", "", "write the section into this `file`, too")
 	blocks := flag.Int("blocks", 10, "how many blocks of requests each server gets")
@@ -127,11 +127,11 @@ func main() {
 func section(file string, table *report.Table, kinds []peer.Kind, blocks, size, clients int) error {
 	var body strings.Builder
 	fmt.Fprintf(&body, `All servers run at once, with their defaults, and get blocks of %d requests in turns, by %d clients, each with an HTTP/2
-connection of its own: %d blocks of each kind of request, after one that does not count. A block of long lists has a twentieth
-of the requests, one of pages a tenth, and one of lists by selector half. Medians of the blocks, with the
-smallest and largest value. The CPU time is that of the server and of its etcd; what controllers do within %s after a block
-counts. The allocations are those of the server, so those of etcd only where that is embedded. The load comes from
-the same machine, and the rate is its, too.
+connection of its own: %d blocks of each kind of request, after a first block that does not count. A block of long lists has a twentieth
+of the requests, a block of pages a tenth, and a block of lists by selector half. Medians of the blocks, with the
+smallest and largest value. The CPU time includes the server and its etcd, with the work of controllers within %s after a block.
+Allocations are counted in the process of the server, with etcd only where it is embedded. The load comes from
+the same machine, which also limits the rate.
 
 `, size, clients, blocks, settle)
 	columns := make([]string, len(kinds))

@@ -35,7 +35,7 @@ func newFreshness() *freshness {
 		}, []string{"result"}),
 		slow: metrics.NewCounterVec(&metrics.CounterOpts{
 			Namespace: "gatehouse", Subsystem: "admission", Name: "slow_reads_total",
-			Help:           "Reads of what requests are judged by that had no answer within a second, by what is read: registrations, with the namespaces, or params of policies. The store or this server has more to do than it can.",
+			Help:           "Reads of the data that decides requests without an answer within a second, by data (what): registrations, with the namespaces, or params of policies. The store or this server is overloaded.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"what"}),
 	}

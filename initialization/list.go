@@ -106,7 +106,7 @@ func (e *listEncoder) list(obj runtime.Object) (*list, error) {
 	}
 	unknown := func() (*list, error) {
 		if found != nil {
-			return nil, fmt.Errorf("what is kept of %T cannot be joined with the rest", obj)
+			return nil, fmt.Errorf("the kept part of %T cannot be joined with the rest", obj)
 		}
 		return nil, nil
 	}

@@ -55,7 +55,7 @@ func newMeasures(register func(...metrics.Registerable)) *measures {
 		}, []string{"group", "resource"}),
 		abandoned: metrics.NewCounterVec(&metrics.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "abandoned_releases_total",
-			Help:           "Finalizers that the server removed because their initializer did not do so in time, from objects that were deleted before they were initialized, by initializer and resource. What the initializer allocated for them may be left.",
+			Help:           "Finalizers that the server removed because their initializer did not do so in time, from objects that were deleted before they were initialized, by initializer and resource. Resources that the initializer allocated for them may be left.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"name", "group", "resource"}),
 	}

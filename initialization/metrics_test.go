@@ -27,7 +27,7 @@ func TestMetrics(t *testing.T) {
 		m.count(e)
 	}
 	const want = `
-# HELP gatehouse_initializers_abandoned_releases_total [ALPHA] Finalizers that the server removed because their initializer did not do so in time, from objects that were deleted before they were initialized, by initializer and resource. What the initializer allocated for them may be left.
+# HELP gatehouse_initializers_abandoned_releases_total [ALPHA] Finalizers that the server removed because their initializer did not do so in time, from objects that were deleted before they were initialized, by initializer and resource. Resources that the initializer allocated for them may be left.
 # TYPE gatehouse_initializers_abandoned_releases_total counter
 gatehouse_initializers_abandoned_releases_total{group="",name="a.example.com",resource="pods"} 1
 # HELP gatehouse_initializers_failures_total [ALPHA] Objects that were deleted because an initializer set a failure result, by resource.

@@ -26,7 +26,7 @@ const (
 	MaxSkipped, MaxReason = 100, 300
 )
 
-// Announcement is what a server says of itself.
+// Announcement is the report of a server about itself.
 type Announcement struct {
 	// Address is where clients reach the server, for people.
 	Address string `json:"address"`

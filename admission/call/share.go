@@ -41,7 +41,7 @@ func newMemory() memory {
 type NoRoomError struct{ needed int64 }
 
 func (e *NoRoomError) Error() string {
-	return fmt.Sprintf("it needs about %d KiB of memory more, and other answers of webhooks have taken what there is", e.needed>>10)
+	return fmt.Sprintf("it needs about %d KiB of memory more, and other webhook responses use all of it", e.needed>>10)
 }
 
 // Share is the memory of a Caller that is reserved for the answers to one API request and their

@@ -40,7 +40,7 @@ func (m *Mutation) Patch() []byte {
 	}
 	data, err := json.Marshal(m.Change)
 	if err != nil {
-		panic(fmt.Sprintf("what is to be changed cannot be encoded: %v", err))
+		panic(fmt.Sprintf("the object cannot be encoded: %v", err))
 	}
 	return data
 }

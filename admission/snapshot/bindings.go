@@ -244,7 +244,7 @@ type shared struct {
 func (a alike) share(h *registration.Entry) *Selectors {
 	text, err := json.Marshal([]any{h.Match, h.Binding.ParamRef})
 	if err != nil {
-		panic(fmt.Sprintf("what a binding matches cannot be encoded: %v", err))
+		panic(fmt.Sprintf("the match of the binding cannot be encoded: %v", err))
 	}
 	whole := sha256.Sum256(text)
 	key := [sum]byte(whole[:])

@@ -101,9 +101,9 @@ func (e *Evaluation) WouldMutate() bool {
 }
 
 var sparedWebhooks = ownCounter("admission_webhook", "spared_requests_total",
-	"Requests that a soft webhook would have rejected or changed, by webhook, type (admit or validating), mode (Warn or Audit) and would (reject or change).",
+	"Requests that a webhook in the mode Warn or Audit would have rejected or changed, by webhook, type (admit or validating), mode (Warn or Audit) and would (reject or change).",
 	"name", "type", "mode", "would")
 
 var sparedPolicies = ownCounter("admission_policy", "spared_requests_total",
-	"What a soft admission policy would have rejected or changed, by type (mutating or validating), policy, mode (Warn or Audit) and would (reject or change); once for each binding and reason.",
+	"Requests that an admission policy in the mode Warn or Audit would have rejected or changed, by type (mutating or validating), policy, mode (Warn or Audit) and would (reject or change); once for each binding and reason.",
 	"type", "policy", "mode", "would")

@@ -129,7 +129,7 @@ type Record struct {
 	// about secrets, all texts from webhooks. Without it, [removed] replaces credentials only.
 	Redacted bool `json:"redacted,omitempty"`
 	// Audit is present if the trace was made from the audit log of a cluster. The steps, calls and
-	// judgements of such a trace have the field known. They have no times, rule indexes or review
+	// policy results of such a trace have the field known. They have no times, rule indexes or review
 	// kinds, except derived ones.
 	Audit *Audit `json:"audit,omitempty"`
 	// Steps are the steps of the plugins, in the order in which they ended.

@@ -77,7 +77,7 @@ func kindOfGatehouse(s *spec.Schema) string {
 type page struct {
 	schemas map[string]*spec.Schema
 	text    strings.Builder
-	// seen are the schemas that are described or will be, later those that will be.
+	// seen are the described and the queued schemas, later the queue.
 	seen, later []string
 	// silent are fields without a description.
 	silent []string

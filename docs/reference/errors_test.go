@@ -19,11 +19,11 @@ import (
 
 // answer is an error that Gatehouse itself makes, as a client gets it.
 type answer struct {
-	// text is a part of the message; ... stands for what differs.
+	// text is a part of the message; ... is its variable part.
 	text string
 	// status is "CODE Reason".
 	status string
-	// cause says what happened, and remedy what to do.
+	// cause is the reason of the error, and remedy the advice.
 	cause, remedy string
 	// file is where the text is written.
 	file string
@@ -70,10 +70,10 @@ var answers = []struct {
 		{`metadata.annotations[...] is reserved: write metadata.initializers instead`, "400 BadRequest", "The annotation is the server's own form of the field.", "Write the field.", "internal/server/api/resources/patch.go"},
 		{`updatedAnnotations[...] is reserved: write metadata.initializers of the deployment instead`, "400 BadRequest", "The same, in a rollback of a deployment.", "Write the field.", "internal/server/api/stores/legacy.go"},
 	}},
-	{"Storage and load", "[Operations](../one-server.md) says what to do about disks and databases.", []answer{
+	{"Storage and load", "[One server](../one-server.md) has remedies for disks and databases.", []answer{
 		{`too many concurrent requests, please try again later`, "429 TooManyRequests", "More requests run than `--max-requests-inflight` or `--max-mutating-requests-inflight` allows.", "Retry after a second; most clients do. Raise the limit if the machine has room.", "internal/server/handling/inflight/inflight.go"},
 		{`too many bytes of requests wait to be handled, please try again later`, "429 TooManyRequests", "The bodies of requests that wait need more memory than the server, or than one user, may have ([S27.6](../dev/rules/27-fairness.md)).", "Retry after a second. Send fewer large requests at a time.", "internal/server/handling/inflight/clients.go"},
-		{`limit is ..., with what the aliases of the YAML stand for`, "413 RequestEntityTooLarge", "The body is in YAML, and its aliases repeat more than a body may have ([S27.9](../dev/rules/27-fairness.md)).", "Send the object in JSON, or in several parts.", "internal/server/api/resources/body.go"},
+		{`limit is ..., after aliases of the YAML are expanded`, "413 RequestEntityTooLarge", "The body is in YAML, and its aliases repeat more than a body may have ([S27.9](../dev/rules/27-fairness.md)).", "Send the object in JSON, or in several parts.", "internal/server/api/resources/body.go"},
 		{`limit is ... bytes, for the paths of all fields together`, "413 RequestEntityTooLarge", "The body nests very long names, or very many fields below a long name ([S27.13](../dev/rules/27-fairness.md)).", "Shorten the names, or send the request with `fieldValidation=Ignore`.", "internal/server/api/resources/paths.go"},
 		{`limit is ... pairs of list elements of the patch and the object`, "413 RequestEntityTooLarge", "A strategic merge patch has very many list elements ([S27.14](../dev/rules/27-fairness.md)).", "Send the patch in several parts, or as a JSON patch.", "internal/server/api/resources/lists.go"},
 		{`too many bytes of patches are being applied, please try again later`, "429 TooManyRequests", "The patches that are being applied need more memory than the server, or than one user, may have ([S27.12](../dev/rules/27-fairness.md)).", "Retry after a second. Send fewer large patches at a time.", "internal/server/handling/inflight/patches.go"},
@@ -93,7 +93,7 @@ var answers = []struct {
 		{`this namespace may not be deleted`, "403 Forbidden", "The namespaces `default`, `kube-system` and `kube-public` stay.", "Delete their contents instead.", "admission/lifecycle.go"},
 		{`create not allowed while custom resource definition is terminating`, "403 Forbidden", "The CustomResourceDefinition is being deleted.", "Wait until it is gone, and create it again.", "internal/server/api/customresources/terminating.go"},
 		{`the server could not find the requested resource`, "404 NotFound", "The resource is not served in this version.", "Look at `gatehouse kubectl api-resources`.", "internal/server/api/resources/notfound.go"},
-		{`must be one that the server returned`, "422 Invalid", "`metadata.resourceVersion` is not a number.", "Send the version that a read returned, or none.", "internal/server/api/resources/mistakes.go"},
+		{`must be a version that the server returned`, "422 Invalid", "`metadata.resourceVersion` is not a number.", "Send the version that a read returned, or none.", "internal/server/api/resources/mistakes.go"},
 		{`invalid resource version: `, "400 BadRequest", "The parameter `resourceVersion` is not a number.", "Send the version that a list returned, or none.", "internal/server/api/resources/mistakes.go"},
 		{`reading the request's body: `, "504 Timeout", "The connection was too slow, or ended, before the whole body was there.", "Send it again.", "internal/server/api/resources/patch.go"},
 		{`... needs an agent on the node, but this server has none: ...`, "501 MethodNotAllowed", "Logs and commands of containers need nodes, and there are none.", "Use a cluster.", "internal/server/api/stores/nodes.go"},
@@ -101,7 +101,7 @@ var answers = []struct {
 	{"Aggregated API servers", "[Aggregated API servers](../aggregation.md) and [S22](../dev/rules/22-aggregation.md) have more.", []answer{
 		{`... is not available: ...`, "503 ServiceUnavailable", "The condition `Available` of the APIService that the message names is not true; the rest says why.", "Start or repair the server, its Service, or `caBundle`. Gatehouse looks again by itself.", "internal/server/api/aggregation/proxy.go"},
 		{`... cannot be reached: ...`, "503 ServiceUnavailable", "The Service that the APIService names leads nowhere.", "Give it endpoints, or `gatehouse serve` a `--service-address`.", "internal/server/api/aggregation/proxy.go"},
-		{`... did not answer: ...`, "503 ServiceUnavailable", "The aggregated server broke the connection, was too slow, or answered what is not HTTP.", "Look at its log, and try again.", "internal/server/api/aggregation/proxy.go"},
+		{`... did not answer: ...`, "503 ServiceUnavailable", "The aggregated server broke the connection, was too slow, or did not answer in HTTP.", "Look at its log, and try again.", "internal/server/api/aggregation/proxy.go"},
 		{`too many concurrent requests for ..., please try again later`, "429 TooManyRequests", "As many requests as `--max-requests-inflight` allows wait for one aggregated server.", "Retry after a second. Make the server faster.", "internal/server/api/aggregation/proxy.go"},
 	}},
 	{"Explanations and traces", "", []answer{
@@ -141,7 +141,7 @@ var elsewhere = map[string]string{
 	"admission/plan/policy.go":                           "what admission/plan/judge.go says, as a status",
 }
 
-// constructors are the functions of the API errors, with what they answer.
+// constructors are the functions of the API errors, with their code and reason.
 var constructors = map[string]string{
 	"NewBadRequest": "400 BadRequest", "NewForbidden": "403 Forbidden", "NewNotFound": "404 NotFound",
 	"NewInvalid": "422 Invalid", "NewTooManyRequests": "429 TooManyRequests", "NewInternalError": "500 InternalError",
@@ -156,7 +156,7 @@ const root = "../.."
 // the code, with that text and that status.
 func TestTheReferenceHasTheErrorsOfGatehouse(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("The errors that Gatehouse itself makes, with the part of the message to look for; `...` stands for what differs.\n" +
+	b.WriteString("The errors that Gatehouse itself makes, with the part of the message to look for; `...` is the variable part.\n" +
 		"Errors of validation, of RBAC and of conflicts come from the libraries of Kubernetes and are the same as in any cluster.\n" +
 		"`gatehouse trace` shows for each rejected request which webhook or plugin rejected it.\n")
 	files := map[string]*source{}
@@ -213,10 +213,10 @@ func sources(t *testing.T) []string {
 	return files
 }
 
-// source is what the pages need to know of a Go file.
+// source is the data of a Go file for the pages.
 type source struct {
-	// texts are its strings, with ... in place of verbs, and what the error is in which
-	// each is made, if that is seen.
+	// texts are its strings, with ... in place of verbs. made has the constructor of the error around each
+	// string; empty if it is unknown.
 	texts []string
 	made  []string
 	// errors are the constructors of API errors that it calls.
@@ -257,7 +257,7 @@ func (s *source) read(n ast.Node, made string) {
 			if _, known := constructors[f.Sel.Name]; !known {
 				return true
 			}
-			// A fault of the server says what it is; there is no list of them.
+			// Internal errors of the server are not listed.
 			if f.Sel.Name != "NewInternalError" {
 				s.errors = append(s.errors, f.Sel.Name)
 			}

@@ -14,9 +14,9 @@ import (
 // headers are the headers of answers that mean something here: name, answers that have it,
 // meaning.
 var headers = [][3]string{
-	{admission.TraceHeader, "every request that admission judged, unless `--admission-trace-bytes` is 0", "The ID of the request's [trace](../who-changed-it.md#traces). `gatehouse trace ID` prints it."},
-	{"Gatehouse-Registration-Revision", "every write that admission judged", "Every registration whose `resourceVersion` is not greater was in force. [Operations](../three-servers.md#when-a-registration-is-active) says more."},
-	{"Warning", "any answer", "A text for the user, as kubectl prints it: from webhooks and policies, about deprecated versions, and about registrations that are not in force."},
+	{admission.TraceHeader, "every request that admission decided, unless `--admission-trace-bytes` is 0", "The ID of the request's [trace](../who-changed-it.md#traces). `gatehouse trace ID` prints it."},
+	{"Gatehouse-Registration-Revision", "every write that admission decided", "Every registration whose `resourceVersion` is not greater was active. [Operations](../three-servers.md#when-a-registration-is-active) says more."},
+	{"Warning", "any answer", "A text for the user, as kubectl prints it: from webhooks and policies, about deprecated versions, and about registrations that are not active."},
 	{"Retry-After", "429, and 500 and 503 that may pass", "The seconds after which a client may retry. Most clients of Kubernetes do so by themselves."},
 	{"Audit-Id", "every answer", "The ID of the request's audit event."},
 }
@@ -51,7 +51,7 @@ func TestTheReferenceHasAllHeaders(t *testing.T) {
 	}
 }
 
-// annotation is one of an audit event. The key ends with what suffix says.
+// annotation is an annotation of an audit event. suffix describes the end of its key.
 type annotation struct{ key, suffix, level, meaning string }
 
 const roundIndex = "round_N_index_N"
@@ -64,8 +64,8 @@ var annotations = []annotation{
 	{trace.FailedOpenExternalPrefix, roundIndex, "Metadata", "The same for an external admission hook."},
 	{trace.DiscardedPrefix, roundIndex, "Metadata", "A mutating webhook was called ahead of its turn and its answer was not used. The value says why."},
 	{trace.ValidationFailureAnnotation, "", "Metadata", "The violations of ValidatingAdmissionPolicies whose bindings have the action `Audit`."},
-	{trace.SparedPrefix, "PLUGIN_" + roundIndex, "Metadata", "A soft webhook or policy would have rejected or changed the request (S28): `configuration`, `webhook` or `binding`, `mode`, `would` and `message`."},
-	{trace.ExclusionAnnotationPrefix, "PLUGIN, or PLUGIN_round_1", "Metadata", "Exclusion rules that changed what the plugin did (S23). The value has each rule, its effect and the entries."},
+	{trace.SparedPrefix, "PLUGIN_" + roundIndex, "Metadata", "A webhook or policy in the mode Warn or Audit would have rejected or changed the request (S28): `configuration`, `webhook` or `binding`, `mode`, `would` and `message`."},
+	{trace.ExclusionAnnotationPrefix, "PLUGIN, or PLUGIN_round_1", "Metadata", "Exclusion rules that changed the effect of the plugin (S23). The value has each rule, its effect and the entries."},
 	{"missing-san.invalid-cert.kubernetes.io/", "HOST", "Metadata", "The webhook's certificate has no subjectAltName."},
 	{"insecure-sha1.invalid-cert.kubernetes.io/", "HOST", "Metadata", "The webhook's certificate has a signature that uses SHA-1."},
 }
@@ -82,7 +82,7 @@ func auditTable() string {
 	}
 	b.WriteString("| `WEBHOOK/KEY` | Metadata | The webhook WEBHOOK answered with `auditAnnotations` that have KEY. |\n" +
 		"| `POLICY/KEY` | Metadata | The policy POLICY has an audit annotation KEY. |\n" +
-		"| `apiserver.latency.k8s.io/mutating-webhook`, `apiserver.latency.k8s.io/validating-webhook` | Metadata | How long the webhooks of a pass took. The library writes them for slow requests. |\n")
+		"| `apiserver.latency.k8s.io/mutating-webhook`, `apiserver.latency.k8s.io/validating-webhook` | Metadata | How long the webhooks of a pass took. k8s.io/apiserver writes them for slow requests. |\n")
 	return b.String()
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
-// metric is one that a server serves at /metrics.
+// metric is a metric at /metrics of a server.
 type metric struct{ name, kind, labels, help string }
 
 // families are the parts of the page, by the beginnings of names. A metric belongs to the
@@ -31,12 +31,12 @@ var families = []struct {
 }{
 	{"Gatehouse's own", "", []string{"gatehouse_"}},
 	{"Admission and conversion, with the names of kube-apiserver",
-		"[Section 10 of the rules](../dev/rules/10-metrics.md) says what is counted when.\n\n",
+		"[Section 10 of the rules](../dev/rules/10-metrics.md) defines each count.\n\n",
 		[]string{"apiserver_admission_", "apiserver_validating_admission_policy_", "apiserver_mutating_admission_policy_", "apiserver_webhooks_", "apiserver_conversion_webhook_", "apiserver_crd_conversion_"}},
 	{"Requests, storage and clients, from the libraries of Kubernetes", "", []string{""}},
 }
 
-// docs/reference/metrics.md has every metric that a server registers, except those of the
+// docs/reference/metrics.md has every metric that a server registers, except metrics of the
 // Go runtime and of the process.
 func TestTheReferenceHasAllMetrics(t *testing.T) {
 	// Controllers register metrics of their own when they start, at any time.
@@ -46,7 +46,7 @@ func TestTheReferenceHasAllMetrics(t *testing.T) {
 	initialization.Count(initialization.Event{Kind: initialization.Left})
 	initialization.Count(initialization.Event{Kind: initialization.Abandoned})
 	var all []metric
-	// Those of APIServices and of scheduled backups are registered when what counts them starts,
+	// The metrics of APIServices and of scheduled backups are registered when their controllers start,
 	// after the server is ready, one after the other.
 	harness.Eventually(t, "the metrics of APIServices and backups are registered", func() error {
 		all = registeredMetrics(t)
@@ -62,10 +62,10 @@ func TestTheReferenceHasAllMetrics(t *testing.T) {
 	})
 	var b strings.Builder
 	b.WriteString("All metrics that `gatehouse serve` serves at `/metrics`, in the order of their names. A metric with labels\n" +
-		"appears there when it has a first value. `go_*` and `process_*` are those of every Go program.\n" +
+		"appears there when it has a first value. `go_*` and `process_*` are the metrics of every Go program.\n" +
 		"[deploy/monitoring](../../deploy/monitoring) has alerts and a dashboard. A server that has called a conversion\n" +
 		"webhook also has the histogram `apiserver_crd_conversion_webhook_duration_seconds`, with the labels `crd_name`,\n" +
-		"`from_version`, `to_version` and `succeeded`. Controllers have metrics of their own, those of a\n" +
+		"`from_version`, `to_version` and `succeeded`. Controllers have the metrics of a\n" +
 		"kube-controller-manager.\n")
 	named := map[string]bool{}
 	for _, f := range families {

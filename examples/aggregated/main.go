@@ -20,7 +20,7 @@ func main() {
 	f := pflag.NewFlagSet("aggregated", pflag.ContinueOnError)
 	f.SortFlags = false
 	f.StringVar(&o.MainKubeconfig, "main-kubeconfig", "", "kubeconfig of the main server, whose registrations apply")
-	f.BoolVar(&o.Strict, "strict", false, "judge every request by what is registered when it arrives; otherwise by what was registered at most about a second before")
+	f.BoolVar(&o.Strict, "strict", false, "decide every request by the registrations at its arrival; otherwise by registrations that are up to about a second old")
 	f.StringVar(&o.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on")
 	f.IntVar(&o.SecurePort, "secure-port", 7443, "port to listen on; 0 means any free one")
 	f.StringVar(&o.DataDir, "data-dir", "./gallery.data", "directory for the serving certificate and the data")

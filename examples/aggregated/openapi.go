@@ -52,10 +52,10 @@ func painting(ref common.ReferenceCallback, artist string, names modelNames) map
 		names.painting: object("Painting hangs in a gallery.", nil, kind(map[string]spec.Schema{
 			"metadata": to(meta), "spec": to(names.spec),
 		}), meta, names.spec),
-		names.spec: object("PaintingSpec says what the painting is.", []string{"title"}, map[string]spec.Schema{
-			"title": *spec.StringProperty().WithDescription("What the painting is called."),
+		names.spec: object("PaintingSpec describes a painting.", []string{"title"}, map[string]spec.Schema{
+			"title": *spec.StringProperty().WithDescription("Title of the painting."),
 			artist:  *spec.StringProperty().WithDescription("Who painted it."),
-			"year":  *spec.Int32Property().WithDescription("When it was painted; 0 means that nobody knows."),
+			"year":  *spec.Int32Property().WithDescription("Year in which it was painted; 0 means unknown."),
 		}),
 		names.list: object("PaintingList is a list of paintings.", []string{"items"}, kind(map[string]spec.Schema{
 			"metadata": to(listMeta), "items": *spec.ArrayProperty(&item),

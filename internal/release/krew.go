@@ -32,12 +32,12 @@ func (r *release) writeKrew() error {
 			"version":          r.version(),
 			"homepage":         "https://" + r.programs[0].info.Main.Path,
 			"shortDescription": "Predict and explain dynamic admission",
-			"description": `Says what webhooks, policies and admission plugins would do with a request,
-before it is made, on any cluster:
+			"description": `Predicts the effect of webhooks, policies and admission plugins on a request,
+on any cluster:
 
   kubectl gatehouse explain -f pod.yaml
 
-It also runs an API server for tests, and shows what admission did there.`,
+It also runs an API server for tests, and traces its admission.`,
 			"platforms": platforms,
 		},
 	})

@@ -49,8 +49,8 @@ func parse(args []string) (*options, error) {
 	flags := flag.NewFlagSet("release", flag.ExitOnError)
 	flags.StringVar(&o.module, "module", "../..", "`directory` of the module to build")
 	flags.StringVar(&o.out, "out", "../../dist", "`directory` for the files; files of another release in it stay")
-	flags.StringVar(&o.url, "url", "", "`URL` of the directory that will have the files (default: that of the release on the host of the module)")
-	flags.BoolVar(&o.modified, "modified", false, "build a work tree with changes, which nobody can build again")
+	flags.StringVar(&o.url, "url", "", "`URL` of the directory that will have the files (default: the release on the host of the module)")
+	flags.BoolVar(&o.modified, "modified", false, "build a work tree with changes, which cannot be reproduced")
 	platforms := flags.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "`list` of platforms")
 	_ = flags.Parse(args)
 	if flags.NArg() > 0 {

@@ -210,7 +210,7 @@ func (a *admitter) judges() error {
 	cancel()
 	err := a.refresher.Await(now, func(s *snapshot.Snapshot) bool { return time.Since(s.ReadAt) <= a.settings.AdmissionMaxStaleness })
 	if err != nil {
-		return fmt.Errorf("registrations cannot be read, so no write is judged: %w", err)
+		return fmt.Errorf("registrations cannot be read, so writes are rejected: %w", err)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
 	var running sync.WaitGroup
 	running.Go(func() { a.announcer.Run(ctx) })
 	running.Go(func() { a.params.Run(ctx) })
-	running.Go(func() { survive.Run(ctx, "series of what is gone", a.gone.Run) })
+	running.Go(func() { survive.Run(ctx, "series of deleted registrations", a.gone.Run) })
 	running.Go(func() { a.manifests.Run(ctx) })
 	running.Go(func() {
 		exclusions.Follow(ctx, a.settings.AdmissionConfigFile, a.configured, a.manifests.SetExclusions)
@@ -319,7 +319,7 @@ func (a *admitter) observe(e initialization.Event) {
 		a.rejections.Initializer(e.Resource, object, e.Initializer, e.Err)
 	case initialization.Abandoned:
 		a.rejections.About(e.Resource, object, reasonAbandoned, fmt.Sprintf(
-			"The object was deleted before it was initialized. Initializer %q did not remove its finalizer %q within %s, so the server removed it: what the initializer allocated for uid %s may be left.",
+			"The object was deleted before it was initialized. Initializer %q did not remove its finalizer %q within %s, so the server removed it: resources that the initializer allocated for uid %s may be left.",
 			e.Initializer, e.Finalizer, a.settings.InitializerReleaseTimeout, object.GetUID()))
 	}
 }

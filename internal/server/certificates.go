@@ -79,7 +79,7 @@ func expiring(list []certificateFile, now time.Time) (soon []members.Certificate
 		case c.flag != "":
 			advice = "replace the file"
 		case c.authority:
-			advice = "all certificates of the server need a new authority"
+			advice = "all certificates of the server need a new CA"
 		case c.use == "members" || c.use == "members-authority":
 			advice = "the server renews it by itself"
 		}

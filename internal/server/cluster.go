@@ -151,7 +151,7 @@ func (s *settings) enter(ctx context.Context) (*etcd.Member, error) {
 		return nil, fmt.Errorf("--data-dir: %s has the data of a server of its own: a server joins with an empty directory", s.DataDir)
 	}
 	if known != nil && !present && s.Join == "" {
-		return nil, fmt.Errorf("--data-dir: %s is that of the member %s, and its data are gone: run 'gatehouse cluster remove %s' on another server, and join again with an empty directory", s.DataDir, known.Name, known.Name)
+		return nil, fmt.Errorf("--data-dir: %s belongs to the member %s, and its data are gone: run 'gatehouse cluster remove %s' on another server, and join again with an empty directory", s.DataDir, known.Name, known.Name)
 	}
 	if s.Join != "" {
 		// A server that is killed while it joins continues under this name.

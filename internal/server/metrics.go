@@ -62,7 +62,7 @@ var (
 	quotaBytes  = metricOf("storage_quota_bytes", "Bytes that the database of the embedded etcd may have: --etcd-quota. The server refuses writes when the database is larger.")
 	expiration  = metricOf("certificate_expiration_timestamp_seconds", "When the first certificate of the server for a use expires. Uses are serving, authority (the server's own, of clients and of serving certificates), administrator (admin.kubeconfig), clients (--client-ca-file), members and members-authority (between the servers of a cluster), aggregation and aggregation-authority (by which aggregated servers know this one), etcd and etcd-authority.", "use")
 	memberCount = metricOf("cluster_members", "Members of the embedded etcd, by role: voter, or learner for a server that is joining. A server alone is one voter.", "role")
-	hasLeader   = metricOf("cluster_has_leader", "1 when the members of the embedded etcd have a leader, and 0 when they have none, so that nobody can write.")
+	hasLeader   = metricOf("cluster_has_leader", "1 when the members of the embedded etcd have a leader, and 0 when they have none, so that writes fail.")
 	leads       = metricOf("cluster_is_leader", "1 when the member of this server is the leader of the embedded etcd.")
 	endedParts  = metricOf("ended_parts", "Parts of the server, such as controllers, that a panic has ended. The check parts of /healthz names them.")
 )

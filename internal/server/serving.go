@@ -270,11 +270,11 @@ func (v *serving) front(s *settings) error {
 		own.AllowedNames = append(slices.Clone(own.AllowedNames), auth.FrontProxyName)
 		trusted, err := own.ToAuthenticationRequestHeaderConfig()
 		if err != nil {
-			return fmt.Errorf("authority of the certificate for aggregated servers: %w", err)
+			return fmt.Errorf("CA of the certificate for aggregated servers: %w", err)
 		}
 		authority, err := certificates.NewAuthority("front-proxy", own.ClientCAFile)
 		if err != nil {
-			return fmt.Errorf("authority of the certificate for aggregated servers: %w", err)
+			return fmt.Errorf("CA of the certificate for aggregated servers: %w", err)
 		}
 		trusted.CAContentProvider = authority
 		v.own = append(v.own, authority)

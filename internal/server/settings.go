@@ -313,7 +313,7 @@ func (s *settings) checkRequests() error {
 		return fmt.Errorf("--storage-media-type %q is not one of %s", s.StorageMediaType, strings.Join(types, ", "))
 	}
 	if s.AnonymousAuth != nil && s.Authentication.AuthenticationConfigFile != "" {
-		return errors.New("--anonymous-auth and --authentication-config exclude each other: the file says who may be anonymous, and where")
+		return errors.New("--anonymous-auth and --authentication-config exclude each other: the file lists the paths for anonymous requests")
 	}
 	return nil
 }

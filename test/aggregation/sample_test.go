@@ -210,7 +210,7 @@ func TestTheSampleServerRunsBehindGatehouse(t *testing.T) {
 	t.Run("S22.11 gatehouse explain says who judges", func(t *testing.T) {
 		dir := t.TempDir()
 		for name, c := range map[string]struct{ object, want string }{
-			"flunder": {flunder("mine"), `it is passed on to service wardle/api:443 of APIService "v1alpha1.wardle.example.com", which judges it by its own plugins`},
+			"flunder": {flunder("mine"), `it is passed on to service wardle/api:443 of APIService "v1alpha1.wardle.example.com", with its own plugins`},
 			"service": {
 				`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v2.wardle.example.com"},"spec":{"group":"wardle.example.com","version":"v2","groupPriorityMinimum":1,"versionPriority":1}}`,
 				"CREATE APIService v2.wardle.example.com (apiregistration.k8s.io/v1 apiservices), by gatehouse-admin",

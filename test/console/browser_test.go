@@ -303,7 +303,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.until(says("manager kubectl-create"))
 	b.shot("object")
 	b.visit("#/health")
-	for _, text := range []string{"not in force everywhere", "The database of etcd-0 has", "MiB free", "This server is ready.", "runs them itself", "of revisions up to"} {
+	for _, text := range []string{"not active everywhere", "The database of etcd-0 has", "MiB free", "This server is ready.", "runs them itself", "of revisions up to"} {
 		b.until(says(text))
 	}
 	b.shot("health")

@@ -344,14 +344,14 @@ func TestChangedManifestsAreAppliedAgain(t *testing.T) {
 	s.says(`ConfigMap second was not applied: admission webhook "judge\.example\.com" denied the request`)
 	s.says(`The manifests changed: applied ConfigMap hooks/first\.`)
 	write(t, base, "a: [")
-	s.says(`The manifests changed and cannot be read; what was applied stays: kustomize overlay: .*objects\.yaml`)
+	s.says(`The manifests changed and cannot be read; the applied objects stay: kustomize overlay: .*objects\.yaml`)
 	if got := value(); got != "3" {
 		t.Errorf("it has %q", got)
 	}
 	write(t, base, fmt.Sprintf(objects, "4")+more+"data: {a: forbidden}\n")
 	s.says(`The manifests changed: applied ConfigMap hooks/first\.(.|\n)*The manifests changed: applied ConfigMap hooks/first\.`)
 	write(t, hook, strings.ReplaceAll(manifest(""), "name: judge,", "name: other,"))
-	s.says(`The manifests changed: the program has another service or port now; what was applied stays`)
+	s.says(`The manifests changed: the program has another service or port now; the applied objects stay`)
 	if err := create(t.Context(), client, "forbidden:1"); err == nil {
 		t.Error("the program was not asked")
 	}

@@ -245,7 +245,7 @@ func TestOwnRequestsOfACluster(t *testing.T) {
 
 	// A session of a second user runs in parallel; a second session of the same user is refused.
 	twice := c.live(t, "alice")
-	twice.fails(`another session judges for the user alice`)
+	twice.fails(`another session serves the user alice`)
 	other := c.live(t, "bob")
 	other.says(`gatehouse is ready: the requests of the user bob`)
 	if err := c.creates(t, "bob", "four", "forbidden"); err == nil {
@@ -382,11 +382,11 @@ func TestWhatKeepsALiveSessionFromStarting(t *testing.T) {
 		args       []string
 		want       string
 	}{
-		{"a namespace of the cluster itself", "alice", []string{"-n", "kube-system"}, "--namespace kube-system: a program on this machine must not judge"},
+		{"a namespace of the cluster itself", "alice", []string{"-n", "kube-system"}, "--namespace kube-system: a program on this machine must not decide"},
 		{"a service that nobody names", "alice", []string{"--service", "hooks/other"}, "no webhook that is registered in the cluster names the service hooks/other"},
 		{"no right to write the original", "carol", nil, "nothing was written, since the cluster refuses it: .*--live --rbac"},
 		{"no right to read", "dave", nil, "reading the registrations of the cluster: .*--live --rbac"},
-		{"a node", "system:node:a", nil, "whose requests keep the cluster alive"},
+		{"a node", "system:node:a", nil, "of the control plane"},
 		{"a place that nobody reaches", "alice", []string{"--url", "https://127.0.0.1:1"}, "the cluster does not reach https://127.0.0.1:1"},
 		{"a URL without TLS", "alice", []string{"--url", "http://a"}, "--url .* is not https"},
 		{"a flag of the other way", "alice", []string{"--data-dir", "x"}, "--data-dir is for a server of this command"},

@@ -218,7 +218,7 @@ func TestReleaseIsAbandoned(t *testing.T) {
 		t.Error("S11.59: the release is not counted")
 	}
 	for _, test := range []struct{ name, pending, want string }{
-		{"acted", "b", "configmap/acted failed and stays hidden until a.example.com has released what it allocated"},
+		{"acted", "b", "configmap/acted failed and stays hidden until a.example.com has released its resources"},
 		{"idle", "a,b", "configmap/idle failed and was deleted"},
 	} {
 		s.Must(http.StatusAccepted, "POST", s.path("configmaps")+including, body("configmaps", test.name))

@@ -234,7 +234,7 @@ func TestStaticManifests(t *testing.T) {
 			t.Errorf("got %s", state.Raw)
 		}
 		out := harness.Run(t, "wait-in-force", "--kubeconfig", s.Kubeconfig, "validatingadmissionpolicy/no-secrets.static.k8s.io")
-		if want := "validatingadmissionpolicies.no-secrets.static.k8s.io is in force on 1 server, from manifest files\n"; out.Out != want {
+		if want := "validatingadmissionpolicies.no-secrets.static.k8s.io is active on 1 server, from manifest files\n"; out.Out != want {
 			t.Errorf("got %+v", out)
 		}
 	})
@@ -339,7 +339,7 @@ func TestManifestsAreReadAgain(t *testing.T) {
 		if got := judged(); got != "two" {
 			t.Errorf("judged by %q", got)
 		}
-		if log := s.Log(); !strings.Contains(log, "those that were read before stay in force") || !strings.Contains(log, "must evaluate to bool") {
+		if log := s.Log(); !strings.Contains(log, "the earlier files stay active") || !strings.Contains(log, "must evaluate to bool") {
 			t.Error("the log does not say so")
 		}
 		put(t, dir, "a.yaml", deny("four"))

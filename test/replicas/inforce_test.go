@@ -41,7 +41,7 @@ func TestOtherServersHearOfRegistrations(t *testing.T) {
 		}
 		a := f.must(code, writer, method, path, body)
 		answered := time.Now()
-		if warnings := fmt.Sprint(a.header.Values("Warning")); strings.Contains(warnings, "not yet in force") {
+		if warnings := fmt.Sprint(a.header.Values("Warning")); strings.Contains(warnings, "not yet active") {
 			t.Errorf("S11.8 write %d: %s", i, warnings)
 		}
 		if got := judgedBy(writer); got != version {

@@ -270,7 +270,7 @@ func TestServersJoin(t *testing.T) {
 	if r := harness.Run(t, "cluster", "remove", name, "--data-dir", first.DataDir); r.Code != 0 || !strings.Contains(r.Out, "peer-ca.key") || !strings.Contains(r.Out, "rotate-keys") {
 		t.Fatalf("remove: %d\n%s%s", r.Code, r.Out, r.Err)
 	}
-	if r := harness.Run(t, "cluster", "status", "--data-dir", first.DataDir); r.Code != 0 || !strings.Contains(r.Out, "2 members bear the loss of no more") {
+	if r := harness.Run(t, "cluster", "status", "--data-dir", first.DataDir); r.Code != 0 || !strings.Contains(r.Out, "2 members tolerate no more failed members") {
 		t.Errorf("status: %d\n%s%s", r.Code, r.Out, r.Err)
 	}
 	third.Flags(joins(first, token, newPeer(t))...)

@@ -177,7 +177,7 @@ func (f *fleet) register(ctx context.Context, h *history, server int, subject st
 		return
 	}
 	r := registration{hook: subject, version: version, server: server, acknowledged: time.Now()}
-	if strings.Contains(fmt.Sprint(a.header.Values("Warning")), "not yet in force") {
+	if strings.Contains(fmt.Sprint(a.header.Values("Warning")), "not yet active") {
 		// The server answered because the time limit was reached (S11.8).
 		r.server = -1
 	}

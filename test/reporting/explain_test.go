@@ -114,7 +114,7 @@ func TestExplanationsLeakNothing(t *testing.T) {
 							return fmt.Errorf("it says %q:\n%s", hide, text)
 						}
 					}
-					if compiled := strings.Contains(got.Out, "compiled-in plugins judge as in Kubernetes"); c.code == 0 && compiled == api {
+					if compiled := strings.Contains(got.Out, "built-in plugins decide as in Kubernetes"); c.code == 0 && compiled == api {
 						return fmt.Errorf("the wrong side explained:\n%s", text)
 					}
 					if got.Code != code {

@@ -58,7 +58,7 @@ func TestRegistrationsAreInForceForWhoeverWroteThem(t *testing.T) {
 				media = []string{"Content-Type", step.media}
 			}
 			r := h.Must(step.code, step.method, step.path, step.body, media...)
-			if warnings := r.Header.Values("Warning"); strings.Contains(fmt.Sprint(warnings), "not yet in force") {
+			if warnings := r.Header.Values("Warning"); strings.Contains(fmt.Sprint(warnings), "not yet active") {
 				t.Errorf("S11.8 round %d, %s: %q", round, step.name, warnings)
 			}
 			got := h.Do("POST", configMaps("default")+"?dryRun=All", configMap("judged"))

@@ -47,7 +47,7 @@ func TestRegistrationsThatNothingEnforces(t *testing.T) {
 				want(t, "version enforced", got.Text("replicas", "0", "resourceVersion"), "")
 				r := wait("--timeout", "1s")
 				want(t, "exit code of wait-in-force", r.Code, 1)
-				in(t, "wait-in-force", r.Err, "not yet in force on ", ", which enforces none of its kind")
+				in(t, "wait-in-force", r.Err, "not yet active on ", ", which enforces none of its kind")
 			} else {
 				want(t, "exit code of wait-in-force", wait().Code, 0)
 				want(t, "off", h.Get(state).At("replicas", "0", "off"), nil)

@@ -80,7 +80,7 @@ type Rule struct {
 	Resources []string `json:"resources,omitempty" protobuf:"bytes,3,rep,name=resources"`
 }
 
-// FailurePolicyType says what happens to a request when a webhook fails, or to an object when
+// FailurePolicyType is the policy for a request when a webhook fails, or for an object when
 // an initializer does not act in time.
 type FailurePolicyType string
 

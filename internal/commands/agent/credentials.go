@@ -118,7 +118,7 @@ spec:
 }
 
 // rbac has the rights of an Agent, and a role for readers of traces.
-const rbac = `# What gatehouse agent may do: ask who a caller is and what they may do, and read by whom callers are known.
+const rbac = `# Rights of gatehouse agent: authenticate and authorize callers, and read the CAs of their certificates.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
@@ -136,7 +136,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: extension-apise
 subjects:
 - {kind: ServiceAccount, namespace: NAMESPACE, name: NAME}
 ---
-# For those who may read traces: bind it in a namespace for the traces of that namespace.
+# For users that may read traces: bind it in a namespace for the traces of that namespace.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:

@@ -12,7 +12,7 @@ import (
 var (
 	events = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "gatehouse_agent_events_total", StabilityLevel: metrics.ALPHA,
-		Help: "Audit events that came, by result: kept as a trace, unused since admission does not judge the request or nothing new is known, unreadable, or refused with the whole request.",
+		Help: "Audit events that came, by result: kept as a trace, unused since the request skips admission or the event has nothing new, unreadable, or refused with the whole request.",
 	}, []string{"result"})
 	dropped = metrics.NewCounter(&metrics.CounterOpts{
 		Name: "gatehouse_agent_dropped_events_total", StabilityLevel: metrics.ALPHA,

@@ -474,7 +474,7 @@ func (c *conversion) say() {
 	case changed && e.Level == auditv1.LevelMetadata:
 		say("what webhooks changed: the event is of level Metadata, and level Request has the patches")
 	case changed:
-		say("what some webhooks changed: the event does not have their patches")
+		say("changes of some webhooks: the event does not have their patches")
 	case c.cause.by == unknown && e.Stage == auditv1.StageResponseComplete:
 		say("who rejected the request: the answer does not say it in a form that is certain")
 	}

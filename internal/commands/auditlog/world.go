@@ -155,7 +155,7 @@ func (c *conversion) derive() {
 		return
 	}
 	if p.Rejection != "" && c.cause.by == "" {
-		c.unknown = append(c.unknown, "which webhooks and policies the server asked: the registrations that are known would have rejected the request, so they are not those that judged it")
+		c.unknown = append(c.unknown, "which webhooks and policies the server asked: the known registrations would have rejected the request, so the server had other ones")
 		return
 	}
 	for s := range p.Acting() {

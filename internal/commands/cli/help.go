@@ -7,26 +7,26 @@ func helpTopics() []*cobra.Command {
 	return []*cobra.Command{
 		{
 			Use:   "exit-codes",
-			Short: "What the exit codes mean",
+			Short: "Exit codes and their meaning",
 			Long: `gatehouse exits with
 
-  0  when it did what was asked; for serve: after SIGTERM or SIGINT, once the
+  0  when it succeeded; for serve: after SIGTERM or SIGINT, once the
      running requests have finished
   1  when it failed; standard error says why, in one sentence; for check: also
      when the cluster would reject an object, or a file cannot be read; for
      lint: also when there are findings of level error, or a file cannot be read;
-     for test: also when a test fails or cannot be judged, or coverage is below
+     for test: also when a test fails or cannot be decided, or coverage is below
      --coverage-min; for audit: also when a policy would reject an object; for
      replay: also when --fail-on says so; for cluster status: also when a member
      does not answer
   2  when the command line is wrong: an unknown command or flag, or a flag whose
-     value cannot be used; for test, replay and audit: also when nothing was
-     judged; for test: also when a file with tests is wrong
+     value cannot be used; for test, replay and audit: also when no request or
+     object was decided; for test: also when a file with tests is wrong
   3  for explain --exit-code: when a request would be rejected
   4  for explain --exit-code: when a request would be rejected unless something
      that cannot be seen changes the object
 
-gatehouse kubectl exits with what kubectl exits with.`,
+gatehouse kubectl exits with the code of kubectl.`,
 		},
 		{
 			Use:   "environment",
@@ -36,16 +36,15 @@ gatehouse kubectl exits with what kubectl exits with.`,
     Tables then fit it, as they fit a terminal.
 
 GATEHOUSE_BINARY
-    The program that package gatehousetest starts, in place of one that it
-    builds.
+    The program that package gatehousetest starts, in place of its own build.
 
 GATEHOUSE_DATA_DIR
     The data directory: where serve writes when --data-dir is not given, and
     where kubectl finds admin.kubeconfig. Default ./gatehouse.data.
 
 GATEHOUSE_ONLY
-    With any value, gatehouse kubectl refuses to write to a cluster that nothing
-    but the user's own ~/.kube/config names.
+    With any value, gatehouse kubectl refuses to write to a cluster that only
+    the user's own ~/.kube/config names.
 
 KUBECONFIG
     The kubeconfig files that gatehouse kubectl uses instead of the one in the
@@ -57,12 +56,12 @@ GATEHOUSE_END_WITH_LOCK
     that started it, and removes the file.
 
 GATEHOUSE_END_WITH_PARENT
-    Servers for tests, which are serve --test and those that 'gatehouse envtest'
-    installs, end with the process that started them. With the value false they
-    go on until they are stopped.
+    Servers for tests, which are serve --test and servers from 'gatehouse
+    envtest', end with the process that started them. With the value false they
+    run until they are stopped.
 
 GATEHOUSE_PROGRAM
-    The name to go by, instead of that of the file: kube-apiserver, etcd,
+    The name to go by, instead of the name of the file: kube-apiserver, etcd,
     kubectl, or gatehouse.
 
 TMPDIR

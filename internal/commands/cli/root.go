@@ -20,7 +20,7 @@ var doors = []struct {
 	{"Before a write", []func(command.Streams) *cobra.Command{before.NewExplain, before.NewCheck, before.NewLint, before.NewTest, before.NewSnapshot, before.NewDev}},
 	{"After a write", []func(command.Streams) *cobra.Command{after.NewTrace, after.NewBlame, after.NewConsole, after.NewAgent, after.NewInitializers}},
 	{"Change admission safely", []func(command.Streams) *cobra.Command{changing.NewRollout, changing.NewAudit, changing.NewRecord, changing.NewReplay, changing.NewWaitInForce}},
-	{"Look after a server", []func(command.Streams) *cobra.Command{upkeep.NewBackup, upkeep.NewCluster, upkeep.NewSecretsEncryption, upkeep.NewEtcd, upkeep.NewDebug, upkeep.NewVersion}},
+	{"Operate a server", []func(command.Streams) *cobra.Command{upkeep.NewBackup, upkeep.NewCluster, upkeep.NewSecretsEncryption, upkeep.NewEtcd, upkeep.NewDebug, upkeep.NewVersion}},
 }
 
 func newRoot(streams command.Streams) *cobra.Command {

@@ -192,9 +192,9 @@ results:
 		"gator, no hooks":     {"", gator, true, "ssssss ss s ss s", "the paths have no registration of a webhook to call"},
 		"gator, away":         {hookAt(away, "Validating", "/gatekeeper"), gator, true, "ssssss ss s ss s", "a webhook could not be called: "},
 		"kyverno":             {hookAt(server, "Validating", "/kyverno") + hookAt(server, "Mutating", "/mutate"), kyverno, true, "ppfss ppp", "the rule generates objects after the answer"},
-		"kyverno, not called": {hookAt(server, "Validating", "/kyverno"), kyverno, false, "sssss sss", "a running Kyverno judges by it"},
+		"kyverno, not called": {hookAt(server, "Validating", "/kyverno"), kyverno, false, "sssss sss", "a running Kyverno evaluates it"},
 		"gator, one name":     {hookAt(server, "Validating", "/gatekeeper"), gator, true, "ppfsss sf p ss s", "2 different policies called twice"},
-		"gator, invalid":      {hookAt(server, "Mutating", "/mutate"), gator, true, "fsfsss sf f ss s", "the API server rejects the request before all webhooks have judged it (api)"},
+		"gator, invalid":      {hookAt(server, "Mutating", "/mutate"), gator, true, "fsfsss sf f ss s", "the API server rejects the request before all webhooks have answered (api)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(unpack(t, objects+tc.files+"-- engine/hooks.yaml --\n"+tc.hooks))

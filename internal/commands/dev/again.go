@@ -62,7 +62,7 @@ func (s *session) again(ctx context.Context, authority []byte, files string) err
 	if err != nil {
 		if text := err.Error(); text != s.broken {
 			s.broken = text
-			s.Say("The manifests changed and cannot be read; what was applied stays: %s", text)
+			s.Say("The manifests changed and cannot be read; the applied objects stay: %s", text)
 		}
 		return nil
 	}
@@ -71,7 +71,7 @@ func (s *session) again(ctx context.Context, authority []byte, files string) err
 		p.services, p.port = s.project.services, s.project.port
 	}
 	if p.port != s.project.port || !slices.Equal(p.services, s.project.services) {
-		s.sayOnce("The manifests changed: the program has another service or port now; what was applied stays. Start 'gatehouse dev' again for it.")
+		s.sayOnce("The manifests changed: the program has another service or port now; the applied objects stay. Start 'gatehouse dev' again for it.")
 		return nil
 	}
 	if err := p.prepare(authority, files); err != nil {

@@ -482,7 +482,7 @@ func (s *session) apply(ctx context.Context, objects []*unstructured.Unstructure
 		s.Say("%s was not applied: %s", titleOf(r.Object), r.Status.Message)
 	}
 	for kind, n := range unserved {
-		s.sayOnce("Left out: %d of the kind %s, which nobody defines.", n, kind)
+		s.sayOnce("Left out: %d of the kind %s, which is unknown.", n, kind)
 	}
 	for _, note := range notes {
 		s.Say("%s", note)

@@ -111,7 +111,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !f.live.meant(in.Request) {
-		http.Error(w, "the request is none of those that go to this program", http.StatusForbidden)
+		http.Error(w, "the request is not for this program", http.StatusForbidden)
 		return
 	}
 	patience, err := time.ParseDuration(r.URL.Query().Get("timeout"))

@@ -126,11 +126,11 @@ func newLive(ctx context.Context, o *Options, p *project) (_ *live, err error) {
 	l := &live{Live: o.Live, id: strings.ToLower(rand.Text()[:10]), project: p, say: o.Say}
 	for _, name := range l.Namespaces {
 		if strings.HasPrefix(name, "kube-") {
-			return nil, fmt.Errorf("--namespace %s: a program on this machine must not judge what keeps the cluster alive: name namespaces of your own", name)
+			return nil, fmt.Errorf("--namespace %s: a program on this machine must not decide requests of the control plane: name namespaces of your own", name)
 		}
 	}
 	if len(p.services) == 0 {
-		return nil, errors.New("--live: say with --service NAMESPACE/NAME, or with the manifests (-f, -k), which service of the cluster stands for the program")
+		return nil, errors.New("--live: say with --service NAMESPACE/NAME, or with the manifests (-f, -k), which service of the cluster the program replaces")
 	}
 	config := l.clock.Reading(l.Cluster)
 	if l.client, err = dynamic.NewForConfig(config); err != nil {
@@ -147,7 +147,7 @@ func newLive(ctx context.Context, o *Options, p *project) (_ *live, err error) {
 		}
 		l.user = review.Status.UserInfo.Username
 		if slices.ContainsFunc(kept, func(prefix string) bool { return strings.HasPrefix(l.user, prefix) }) {
-			return nil, fmt.Errorf("--live: the kubeconfig is that of %s, whose requests keep the cluster alive: use one of your own user, or --namespace", l.user)
+			return nil, fmt.Errorf("--live: the kubeconfig has the user %s of the control plane: use a kubeconfig of your own user, or --namespace", l.user)
 		}
 	}
 	l.probe = &temporary.Probe{Client: client, Name: "0--gatehouse-dev-" + l.id, Namespace: metav1.NamespaceDefault, Probed: make(chan struct{}, 1)}
@@ -187,7 +187,7 @@ func (l *live) find(ctx context.Context) error {
 				now := l.clock.Now()
 				sessions[id] = sessions[id] || err != nil || now.Before(until.Add(temporary.Abandoned))
 				if err == nil && now.Before(until) && l.overlaps(u.GetAnnotations()[forAnnotation]) {
-					return fmt.Errorf("--live: another session judges for the %s (%s): end that session, or wait %s", u.GetAnnotations()[forAnnotation], u.GetName(), temporary.Term)
+					return fmt.Errorf("--live: another session serves the %s (%s): end that session, or wait %s", u.GetAnnotations()[forAnnotation], u.GetName(), temporary.Term)
 				}
 				continue
 			}
@@ -197,7 +197,7 @@ func (l *live) find(ctx context.Context) error {
 		}
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("--live: no webhook that is registered in the cluster names the service %s (those from files of the API server cannot be spared)", l.project.services[0])
+		return fmt.Errorf("--live: no webhook that is registered in the cluster names the service %s (webhooks from files of the API server cannot be redirected)", l.project.services[0])
 	}
 	l.taken = found
 	return takeOut(ctx, l.client, func(id string) bool { return !sessions[id] })
@@ -412,7 +412,7 @@ func (l *live) renewOne(ctx context.Context, t *taken) error {
 		return !slices.ContainsFunc(list(hook, "matchConditions"), func(c any) bool { return text(c, "name") == conditionPrefix+l.id })
 	}) {
 		t.spared = false
-		l.say("Somebody has written %s without the condition that spares your requests; the session adds it again. In between, requests went to both.", original.GetName())
+		l.say("Somebody has written %s without the condition that excludes your requests; the session adds it again. In between, requests went to both.", original.GetName())
 	}
 	t.original = original
 	now := l.clock.Now()
@@ -628,7 +628,7 @@ func (s *session) runLive(ctx context.Context) (err error) {
 		running.Go(func() {
 			cancel(temporary.Keep(ctx, l.renew, func(err error) {
 				if err != nil {
-					s.Say("The registrations cannot be renewed: %v. The cluster judges as before meanwhile.", err)
+					s.Say("The registrations cannot be renewed: %v. The cluster uses its own webhooks meanwhile.", err)
 				} else {
 					s.Say("The registrations are renewed again.")
 				}

@@ -165,7 +165,7 @@ func (s *session) question(hook *registration.Entry) *review.Body {
 var ends = []struct{ printed, sentence string }{
 	{"KUBERNETES_SERVICE_HOST", "The program looks for the files of a pod, which have a fixed place that only root can write: have it read the kubeconfig of $KUBECONFIG."},
 	{"LeaderElectionNamespace", "The program takes the namespace of its leader election from the files of a pod: turn leader election off, or name the namespace, by a flag or the configuration of the program."},
-	{"address already in use", "Another process has a port of the program: end that process, or change the port, such as that of metrics, by a flag of the program."},
+	{"address already in use", "Another process has a port of the program: end that process, or change the port, such as the port of metrics, by a flag of the program."},
 	{"permission denied", "The program may not do something. If it listens on a port below 1024, have it listen on another one and name that with --webhook-port."},
 }
 

@@ -204,7 +204,7 @@ func (p *project) choose(named string, port int) error {
 		for i := range found {
 			names[i] = found[i].String()
 		}
-		return fmt.Errorf("the registrations name several services (%s): say with --service which one stands for the program", strings.Join(names, ", "))
+		return fmt.Errorf("the registrations name several services (%s): say with --service which one the program replaces", strings.Join(names, ", "))
 	default:
 		p.services = found
 	}

@@ -163,7 +163,7 @@ func (r *Rule) check(path *field.Path) field.ErrorList {
 		main, sub, has := strings.Cut(resource, "/")
 		switch {
 		case main == "" || has && sub == "" || strings.Contains(sub, "/"):
-			errs = append(errs, field.Invalid(at, resource, "must be RESOURCE or RESOURCE/SUBRESOURCE, such as nodes/status; * stands for any"))
+			errs = append(errs, field.Invalid(at, resource, "must be RESOURCE or RESOURCE/SUBRESOURCE, such as nodes/status; * matches any"))
 		case main != strings.ToLower(main):
 			errs = append(errs, field.Invalid(at, resource, "must be the plural in lower case, as in URLs"))
 		}

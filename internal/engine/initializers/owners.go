@@ -59,7 +59,7 @@ func withoutField(fields []byte) (left []byte, found bool) {
 func encode(members map[string]json.RawMessage) []byte {
 	data, err := json.Marshal(members)
 	if err != nil {
-		panic("what was read from JSON cannot be written: " + err.Error())
+		panic("decoded JSON cannot be encoded: " + err.Error())
 	}
 	return data
 }

@@ -41,9 +41,9 @@ func Authorization(ctx context.Context, rights authorizer.UnconditionalAuthorize
 		case decision == authorizer.DecisionAllow:
 			return nil
 		case apierrors.IsForbidden(err):
-			return []plan.Link{Unknown(plan.AuthorizationName, registration.MutatingPass, "may not create subjectaccessreviews, without which the cluster does not say what the user may do")}
+			return []plan.Link{Unknown(plan.AuthorizationName, registration.MutatingPass, "may not create subjectaccessreviews, without which the rights of the user are unknown")}
 		case err != nil:
-			return []plan.Link{Unknown(plan.AuthorizationName, registration.MutatingPass, "the cluster does not say what the user may do: "+err.Error())}
+			return []plan.Link{Unknown(plan.AuthorizationName, registration.MutatingPass, "the rights of the user are unknown: "+err.Error())}
 		}
 		why = reason
 	}

@@ -11,7 +11,7 @@ import (
 type TooLarge struct{ Most int64 }
 
 func (e TooLarge) Error() string {
-	return fmt.Sprintf("has more than %d MiB, with what its aliases stand for", e.Most>>20)
+	return fmt.Sprintf("has more than %d MiB after its aliases are expanded", e.Most>>20)
 }
 
 // Check returns TooLarge if the first document of a text has more than most bytes after each alias is replaced by

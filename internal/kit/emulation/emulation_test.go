@@ -104,18 +104,18 @@ func TestJudgingLikeACluster(t *testing.T) {
 		{name: "no cluster"},
 		{name: "its release", cluster: Cluster{Version: "v1.35.4-eks-1"}, flags: Flags{EmulatedVersion: []string{"1.35"}}},
 		{name: "an older one", cluster: Cluster{Version: "v1.29.3"}, flags: Flags{EmulatedVersion: []string{"1.34"}},
-			line: "the cluster runs Kubernetes v1.29.3; objects are judged as by 1.34, the nearest release that can be emulated"},
+			line: "the cluster runs Kubernetes v1.29.3; requests are decided as by 1.34, the nearest release that can be emulated"},
 		{name: "a newer one", cluster: Cluster{Version: "v1.40.0"}, flags: Flags{EmulatedVersion: []string{"1.37"}},
-			line: "the cluster runs Kubernetes v1.40.0; objects are judged as by 1.37, the nearest release that can be emulated"},
+			line: "the cluster runs Kubernetes v1.40.0; requests are decided as by 1.37, the nearest release that can be emulated"},
 		{name: "no version", cluster: Cluster{Version: "dev"},
-			line: `the cluster says that its version is "dev", which is not a version of Kubernetes; objects are judged as by 1.37`},
+			line: `the cluster says that its version is "dev", which is not a version of Kubernetes; requests are decided as by 1.37`},
 		{name: "what was asked for", wanted: "v1.36.2", flags: Flags{EmulatedVersion: []string{"1.36"}}},
 		{name: "what was asked for, of a cluster", cluster: Cluster{Version: "v1.35.4"}, wanted: "1.36", flags: Flags{EmulatedVersion: []string{"1.36"}},
-			line: "the cluster runs Kubernetes v1.35.4; objects are judged as by 1.36, as was asked for"},
+			line: "the cluster runs Kubernetes v1.35.4; requests are decided as by 1.36, as requested"},
 		{name: "the release of the cluster, with its gates", cluster: Cluster{Version: "v1.34.1", Gates: map[string]bool{"MutatingAdmissionPolicy": true}}, wanted: "1.34",
 			flags: Flags{EmulatedVersion: []string{"1.34"}, FeatureGates: []string{"MutatingAdmissionPolicy=true"}}},
 		{name: "the nearest release of a cluster that is older", cluster: Cluster{Version: "v1.29.3"}, wanted: "1.34", flags: Flags{EmulatedVersion: []string{"1.34"}},
-			line: "the cluster runs Kubernetes v1.29.3; objects are judged as by 1.34, as was asked for"},
+			line: "the cluster runs Kubernetes v1.29.3; requests are decided as by 1.34, as requested"},
 		{name: "what cannot be emulated", wanted: "1.30", err: "release 1.30 of Kubernetes cannot be emulated; possible are 1.34, 1.35, 1.36 and 1.37"},
 		{name: "no release", wanted: "old", err: `"old" is not a version of Kubernetes such as 1.35; possible are 1.34, 1.35, 1.36 and 1.37`},
 		{name: "gates that differ from the defaults", cluster: Cluster{Version: "v1.34.1", Gates: map[string]bool{
@@ -123,7 +123,7 @@ func TestJudgingLikeACluster(t *testing.T) {
 		}}, flags: Flags{EmulatedVersion: []string{"1.34"}, FeatureGates: []string{"MutatingAdmissionPolicy=true"}}},
 		{name: "a gate that needs one of a later release, and others", cluster: Cluster{Version: "v1.34.1", Gates: map[string]bool{"NeedsLater": true, "MutatingAdmissionPolicy": true}},
 			flags: Flags{EmulatedVersion: []string{"1.34"}, FeatureGates: []string{"MutatingAdmissionPolicy=true"}},
-			line:  "some feature gates of the cluster cannot be set here: NeedsLater is enabled, but depends on features that are disabled: [Later]; objects are judged by what Kubernetes 1.34 has by default in their place"},
+			line:  "some feature gates of the cluster cannot be set here: NeedsLater is enabled, but depends on features that are disabled: [Later]; their defaults in Kubernetes 1.34 are used"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f, line, err := Like(tt.cluster, tt.wanted)

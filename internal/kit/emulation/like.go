@@ -37,7 +37,7 @@ func Like(c Cluster, wanted string) (f Flags, line string, err error) {
 		if of, same, err := Nearest(c.Version); err != nil || of != release || !same {
 			f.EmulatedVersion = []string{release}
 			if err == nil {
-				line = fmt.Sprintf("the cluster runs Kubernetes %s; objects are judged as by %s, as was asked for", c.Version, release)
+				line = fmt.Sprintf("the cluster runs Kubernetes %s; requests are decided as by %s, as requested", c.Version, release)
 			}
 			return f, line, nil
 		}
@@ -48,14 +48,14 @@ func Like(c Cluster, wanted string) (f Flags, line string, err error) {
 	}
 	release, exact, err := Nearest(c.Version)
 	if err != nil {
-		return f, fmt.Sprintf("the cluster says that its version is %q, which is not a version of Kubernetes; objects are judged as by %s", c.Version, Effective().EmulationVersion()), nil
+		return f, fmt.Sprintf("the cluster says that its version is %q, which is not a version of Kubernetes; requests are decided as by %s", c.Version, Effective().EmulationVersion()), nil
 	}
 	f.EmulatedVersion = []string{release}
 	if !exact {
-		return f, fmt.Sprintf("the cluster runs Kubernetes %s; objects are judged as by %s, the nearest release that can be emulated", c.Version, release), nil
+		return f, fmt.Sprintf("the cluster runs Kubernetes %s; requests are decided as by %s, the nearest release that can be emulated", c.Version, release), nil
 	}
 	if f.FeatureGates, err = switched(release, c.Gates); err != nil {
-		line = fmt.Sprintf("some feature gates of the cluster cannot be set here: %v; objects are judged by what Kubernetes %s has by default in their place", err, release)
+		line = fmt.Sprintf("some feature gates of the cluster cannot be set here: %v; their defaults in Kubernetes %s are used", err, release)
 	}
 	return f, line, nil
 }

@@ -116,7 +116,7 @@ func (b *Blame) Judge(traces []*trace.Record, object *unstructured.Unstructured)
 	}
 	b.Created = created
 	if object != nil && !created {
-		b.Unknown = append(b.Unknown, fmt.Sprintf("what was set when the object was created at %s: no trace covers that time", object.GetCreationTimestamp().UTC().Format(time.RFC3339)))
+		b.Unknown = append(b.Unknown, fmt.Sprintf("fields that were set when the object was created at %s: no trace covers that time", object.GetCreationTimestamp().UTC().Format(time.RFC3339)))
 	}
 }
 

@@ -219,7 +219,7 @@ func (p *pass) sum() {
 		p.misses("%s: %s changes it; give the command what 'kubectl kustomize %s' makes, as -", o, p.Patched[o], path.Dir(p.Patched[o]))
 	}
 	if p.Partial {
-		p.report.Unseen = append(p.report.Unseen, "what is in no file: it may exist all the same")
+		p.report.Unseen = append(p.report.Unseen, "objects outside of the files: they may exist all the same")
 	}
 	if u := p.Upgrade; u != nil && u.Known.LessThan(u.To) {
 		p.misses("what Kubernetes %s newly serves: the data here is of %s, with the removals that were planned then", minor(u.To), minor(u.Known))

@@ -44,7 +44,7 @@ var conditionFails = &Rule{
 		}
 		level, follows := Error, "each one is rejected"
 		if !failsClosed(f.entry) {
-			level, follows = Warning, "none is judged"
+			level, follows = Warning, "it decides none of them"
 		}
 		p.findsAs(level, f.at(), "the match condition %q of %s fails for every %s, so that %s: %s", f.name, f.entry, and(operations), follows, oneLine(err.Error()))
 	}),

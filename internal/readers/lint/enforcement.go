@@ -63,7 +63,7 @@ var enforcementUntried = &Rule{
 			if p := e.Entry.Policy; p != nil && e.Bindings != nil && slices.ContainsFunc(e.Bindings.All, func(b *snapshot.Entry) bool { return b.Enforcement != nil }) {
 				return
 			}
-			p.finds(place{o, []any{"metadata", "name"}}, "%s was registered on %s, after others had started soft, and has been hard from the beginning", o, w.Created.Format(time.DateOnly))
+			p.finds(place{o, []any{"metadata", "name"}}, "%s was registered on %s, after others had started in the mode Warn or Audit, and has been enforced from the beginning", o, w.Created.Format(time.DateOnly))
 		})
 	},
 }
@@ -92,7 +92,7 @@ var rolloutOptOut = &Rule{
 			// requirements exclude a namespace only after it gets a label.
 			if r.Key() != corev1.LabelMetadataName && r.Matches(labels.Set{}) {
 				p.finds(place{objectOf(e.Entry), []any{"metadata", "annotations", registration.RolloutAnnotation}},
-					"a user who may label a namespace can soften %s there: it is hard only in namespaces with %s", e, &r)
+					"a user that may label a namespace can end the enforcement of %s there: it is enforced only in namespaces with %s", e, &r)
 			}
 		}
 	}),

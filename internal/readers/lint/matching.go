@@ -161,7 +161,7 @@ func (p *pass) mismatch(source registration.Source, r *registration.Rule) string
 	what := few(r.Resources)
 	switch {
 	case exempt:
-		return fmt.Sprintf("%s never judges %s", source.Descriptor().Plugin, what)
+		return fmt.Sprintf("%s never matches %s", source.Descriptor().Plugin, what)
 	case len(served) == 0:
 		return fmt.Sprintf("the API serves no resource %s", what)
 	case !sameGroup:
@@ -306,7 +306,7 @@ var objectSelectorOptOut = &Rule{
 		if e.Entry.Policy != nil {
 			where = at(e.Entry, "matchConstraints", "objectSelector")
 		}
-		p.finds(where, "users can spare their objects from %s by a label: objectSelector %s", e, s)
+		p.finds(where, "users can exclude their objects from %s by a label: objectSelector %s", e, s)
 	}),
 }
 

@@ -196,7 +196,7 @@ var mutationNotValidated = &Rule{
 				}
 			}
 			if mutatedAny {
-				p.findsCause(Note, at(e.Entry), "any", "the webhook "+e.Name, "no validating webhook or policy in force judges what the mutating webhook %s changes", e.Name)
+				p.findsCause(Note, at(e.Entry), "any", "the webhook "+e.Name, "no active validating webhook or policy checks the changes of the mutating webhook %s", e.Name)
 			}
 		})
 	},
@@ -220,7 +220,7 @@ var dryRunRejected = &Rule{
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
 		c := plan.Candidate{Entry: e}
 		if reason, _ := c.Beforehand(&plan.Request{DryRun: true}); reason.Code == plan.NoDryRun || reason.Code == plan.NoSideEffects {
-			p.finds(at(e.Entry, "sideEffects"), "dry runs that the webhook %s would judge are rejected: %s", e.Name, reason)
+			p.finds(at(e.Entry, "sideEffects"), "dry runs that match the webhook %s are rejected: %s", e.Name, reason)
 		}
 	}),
 }

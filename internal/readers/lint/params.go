@@ -75,11 +75,11 @@ func (p *pass) paramRef(e, policy *snapshot.Entry) {
 		p.misses("params of binding %s: %v", e, err)
 		return
 	}
-	level, follows := Warning, "nothing is judged"
+	level, follows := Warning, "the policy decides nothing"
 	if ref.DenyMissing {
 		level, follows = Error, "each request that the policy is about is rejected"
 		if !failsClosed(policy) {
-			level, follows = Warning, "nothing is judged, because the policy has failurePolicy Ignore"
+			level, follows = Warning, "the policy decides nothing, because it has failurePolicy Ignore"
 		}
 	}
 	what := ref.Name

@@ -220,7 +220,7 @@ func (p *pass) decide(c *plan.Candidate, q *probe) decision {
 
 // input returns the part of a probe that selectors and conditions see.
 func (p *pass) input(q *probe) *plan.Input {
-	in := &plan.Input{Objects: plan.AsWritten(object(q.object), object(q.old)), RightsUnknown: "what the user may do is not known"}
+	in := &plan.Input{Objects: plan.AsWritten(object(q.object), object(q.old)), RightsUnknown: "the rights of the user are unknown"}
 	in.NamespaceLabels = func(_ context.Context, name string) (map[string]string, error) { return p.labelsOf(name), nil }
 	in.Namespace = func(_ context.Context, name string) (*corev1.Namespace, error) {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: p.labelsOf(name)}}, nil

@@ -149,7 +149,7 @@ func ReadBut(ignore *Ignore, paths []string, stdin io.Reader) (*Set, error) {
 		if n > 1 {
 			where = fmt.Sprintf(" in %d places, of which this is the first", n)
 		}
-		r.set.Notes = append(r.set.Notes, Note{File: r.tests[0], Message: "what is for tests is not looked at" + where + ": name one to do so"})
+		r.set.Notes = append(r.set.Notes, Note{File: r.tests[0], Message: "objects for tests are skipped" + where + ": name one to read it"})
 	}
 	return &r.set, nil
 }

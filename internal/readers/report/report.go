@@ -104,7 +104,7 @@ type Suppressed struct {
 
 // Acceptance accepts findings.
 type Acceptance struct {
-	Rule   string `json:"rule" doc:"rule of the findings, or what it begins with before a slash"`
+	Rule   string `json:"rule" doc:"rule of the findings, or its part before a slash"`
 	Object string `json:"object,omitempty" doc:"KIND/NAME or KIND/NAMESPACE/NAME of the object; all if it is empty"`
 	File   string `json:"file,omitempty" doc:"pattern of the file; all if it is empty"`
 	Reason string `json:"reason" doc:"why they do not count"`

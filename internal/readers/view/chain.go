@@ -57,4 +57,4 @@ func (r Registered) Title() string {
 func (r Registered) Found() Findings { return findings(r.Problems, nil) }
 
 // OfChain draws a chain.
-func OfChain(c Chain) *Document { return &Document{Title: "What judges requests", Blocks: []Block{c}} }
+func OfChain(c Chain) *Document { return &Document{Title: "Admission chain", Blocks: []Block{c}} }

@@ -105,7 +105,7 @@ func (o Outline) rows() []row {
 // together merges several items that only allowed the request.
 func together(items []Item) *Item {
 	first, last := &items[0], &items[len(items)-1]
-	one := &Item{Name: fmt.Sprintf("%d plugins let it go on", len(items)), Bar: &Bar{first.Bar.Left, last.Bar.Left + last.Bar.Width - first.Bar.Left, first.Bar.Class}}
+	one := &Item{Name: fmt.Sprintf("%d plugins allow it", len(items)), Bar: &Bar{first.Bar.Left, last.Bar.Left + last.Bar.Width - first.Bar.Left, first.Bar.Class}}
 	var facts Facts
 	for i := range items {
 		facts = append(facts, Fact{Name: strings.TrimSuffix(items[i].Name+", "+items[i].Object, ", "), Text: items[i].Took})

@@ -218,7 +218,7 @@ func (e *Explained) section(common []string, links Links) Section {
 		tried = append(tried, Fact{Name: "registrations of revision", Text: p.Revision})
 	}
 	if len(problems) > 0 {
-		d.Blocks = append(d.Blocks, List{"Problems of what is not registered", problems})
+		d.Blocks = append(d.Blocks, List{"Problems of unregistered policies and webhooks", problems})
 	}
 	if len(tried) > 0 {
 		d.Blocks = append(d.Blocks, tried)
@@ -315,9 +315,9 @@ func (e *Explained) steps(links Links) (blocks []Block) {
 	switch len(quiet) {
 	case 0:
 	case 1:
-		blocks = append(blocks, Note("Plugin %s lets it go on.", quiet[0]))
+		blocks = append(blocks, Note("Plugin %s allows it.", quiet[0]))
 	default:
-		blocks = append(blocks, Note("%d plugins let it go on (--all shows each).", len(quiet)))
+		blocks = append(blocks, Note("%d plugins allow it (--all shows each).", len(quiet)))
 	}
 	return blocks
 }

@@ -373,7 +373,7 @@ func (w *drawing) call(s *trace.StepRecord, c *trace.CallRecord, unused string) 
 		one.remark(Plain, "not delivered")
 	}
 	if c.ClientGone {
-		one.remark(Plain, "nobody waited for the request any more")
+		one.remark(Plain, "the client no longer waited for the request")
 	}
 	if c.Ignored {
 		one.remark(Warning, "%s", Ignored)

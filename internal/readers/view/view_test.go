@@ -236,7 +236,7 @@ func TestATrace(t *testing.T) {
 	}
 	want := []string{
 		"== mutating pass",
-		"2 plugins let it go on [0+2 ]",
+		"2 plugins allow it [0+2 ]",
 		"LimitRanger [3+2 40µs]",
 		"MutatingAdmissionWebhook [5+450 9ms]",
 		"  web/inject [6+200 4ms] allowed",
@@ -477,7 +477,7 @@ limits:
   violated, cost 3 of 9: a < b
     a = 7
 
-Plugin NamespaceLifecycle lets it go on.
+Plugin NamespaceLifecycle allows it.
 
 In the worst case webhooks and initializers take 2.5s in total.
 
@@ -487,7 +487,7 @@ Unknown to this plan:
 The request would be rejected: no
 `
 	every := strings.NewReplacer("BY      AS", "BY                  AS", "limits      Fail", "limits                  Fail",
-		"   validating  reject", "1  mutating    run     NamespaceLifecycle\n   validating  reject", "Plugin NamespaceLifecycle lets it go on.\n\n", "", "  - of one\n", "  - of both\n  - of one\n").Replace(one)
+		"   validating  reject", "1  mutating    run     NamespaceLifecycle\n   validating  reject", "Plugin NamespaceLifecycle allows it.\n\n", "", "  - of one\n", "  - of both\n  - of one\n").Replace(one)
 	for _, c := range []struct {
 		name string
 		list []Explained
@@ -568,8 +568,8 @@ func TestTheSamePlanIsDrawnOnce(t *testing.T) {
 	list := []Explained{{Plan: p("Pod", "a", "abcde")}, {Plan: p("Pod", "b", "12345")}, {Plan: p("Widget", "c", "x")}, {Plan: other}, {Plan: p("Pod", "", "x"), For: "Job x"}, {Plan: p("Pod", "", "y"), For: "Job y"}}
 	got := drawnAs(t, OfPlans(list, Links{}), "text")
 	for want, n := range map[string]int{
-		"CREATE Pod shop/a": 1, "\nThe same plan: Pod shop/b\n": 1, "CREATE Pod shop/b": 0, "CREATE Widget shop/c": 1, "CREATE Pod shop/d": 1, "\n2 plugins let it go on (--all shows each).\n": 3,
-		"For Job x, its controller would create:\n": 1, "\nThe same plan: Pod for Job y\n": 1, "\n3 plugins let it go on": 1,
+		"CREATE Pod shop/a": 1, "\nThe same plan: Pod shop/b\n": 1, "CREATE Pod shop/b": 0, "CREATE Widget shop/c": 1, "CREATE Pod shop/d": 1, "\n2 plugins allow it (--all shows each).\n": 3,
+		"For Job x, its controller would create:\n": 1, "\nThe same plan: Pod for Job y\n": 1, "\n3 plugins allow it": 1,
 	} {
 		if strings.Count(got, want) != n {
 			t.Errorf("%q is not there %d times:\n%s", want, n, got)

@@ -210,7 +210,7 @@ func TestHealthWithoutRights(t *testing.T) {
 				t.Errorf("%s: the drawing has not %q:\n%s", c.name, c.health, made.HTML)
 			}
 			// Without the states of registrations, the number of servers that use them is unknown.
-			if strings.Contains(made.HTML, "not in force everywhere") {
+			if strings.Contains(made.HTML, "not active everywhere") {
 				t.Errorf("%s, %s: what is not known is a number", c.name, view)
 			}
 		}

@@ -346,12 +346,12 @@ func (s *seen) registered(e *snapshot.Entry, found *lint.Report) view.Registered
 	}
 	fact("failurePolicy", string(e.FailurePolicy))
 	if st := s.state(d, e.Configuration); st != nil {
-		r.State, r.Class = "in force", "ok"
+		r.State, r.Class = "active", "ok"
 		for _, replica := range st.Replicas {
 			if replica.InForce {
-				fact("in force on "+replica.Name+" since", replica.Since)
+				fact("active on "+replica.Name+" since", replica.Since)
 			} else {
-				fact("not in force on", replica.Name)
+				fact("not active on", replica.Name)
 			}
 			for _, k := range replica.Skipped {
 				if k.Webhook == e.Name {
@@ -361,7 +361,7 @@ func (s *seen) registered(e *snapshot.Entry, found *lint.Report) view.Registered
 			}
 		}
 		if !st.InForce {
-			r.State, r.Class = "not in force", "warn"
+			r.State, r.Class = "not active", "warn"
 		}
 		for _, p := range st.Problems {
 			r.Problems = append(r.Problems, report.Finding{Level: report.Warning, Rule: p.Code, Message: p.Message})
@@ -552,7 +552,7 @@ func (s *seen) health(ctx context.Context, others []string) *report.Report {
 			}
 			one.judges(r.ResourceVersion, r.InForce)
 			if !r.InForce {
-				add("warning", "not in force", "The server "+r.Name+" does not judge requests by it as it is stored.")
+				add("warning", "not active", "The server "+r.Name+" does not use its stored version yet.")
 			}
 			for _, k := range r.Skipped {
 				add("error", "not called", fmt.Sprintf("The server %s does not call the webhook %s at %s: %s.", r.Name, k.Webhook, k.Target, k.Reason))
@@ -594,7 +594,7 @@ func (s *seen) health(ctx context.Context, others []string) *report.Report {
 		}
 	}
 	if s.states != nil {
-		f.Sums = append(f.Sums, report.Sum{Name: "not in force everywhere", N: waiting}, report.Sum{Name: "servers", N: len(servers)})
+		f.Sums = append(f.Sums, report.Sum{Name: "not active everywhere", N: waiting}, report.Sum{Name: "servers", N: len(servers)})
 	}
 	slices.SortStableFunc(f.Findings, func(a, b report.Finding) int {
 		return slices.Index(report.Levels, a.Level) - slices.Index(report.Levels, b.Level)
@@ -634,12 +634,12 @@ func (s *server) String() string {
 	if s.address != "" {
 		text += " at " + s.address
 	}
-	text += " judges by " + report.Count(s.registrations, "registration")
+	text += " uses " + report.Count(s.registrations, "registration")
 	if s.newest > 0 {
 		text += fmt.Sprintf(", of revisions up to %d", s.newest)
 	}
 	if s.late > 0 {
-		text += fmt.Sprintf("; %d are not in force there as they are stored", s.late)
+		text += fmt.Sprintf("; %d of them in an older version than the stored one", s.late)
 	}
 	return text
 }

@@ -82,7 +82,7 @@ func viewExplanation(v *viewer, asked []byte) (any, error) {
 	}
 	registrations, err := readObjects(wanted.Policy)
 	if err != nil {
-		return nil, fmt.Errorf("what is registered, too: %w", err)
+		return nil, fmt.Errorf("policies and webhooks to try: %w", err)
 	}
 	d := &drawing{}
 	var list []view.Explained
@@ -117,7 +117,7 @@ func viewExplanation(v *viewer, asked []byte) (any, error) {
 			return nil, err
 		}
 		if len(registrations) > 0 && e.Status.Tried == nil {
-			d.Notes = []string{"The server is too old to try what is not registered: the plan is without it."}
+			d.Notes = []string{"The server is too old to try unregistered policies and webhooks: the plan leaves them out."}
 		}
 		list = append(list, e.explained(strings.Join(strings.Fields(wanted.Operation+" "+r.Resource+" "+namespace+" "+object.GetName()), " ")))
 	}

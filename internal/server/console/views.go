@@ -144,9 +144,9 @@ func read(w http.ResponseWriter, req *http.Request) ([]byte, error) {
 	asked, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxAsked))
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
-		return nil, &refused{http.StatusRequestEntityTooLarge, fmt.Sprintf("what is asked has more than %d MiB", maxAsked>>20)}
+		return nil, &refused{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request body has more than %d MiB", maxAsked>>20)}
 	case err != nil:
-		return nil, &refused{http.StatusBadRequest, "what is asked cannot be read: " + err.Error()}
+		return nil, &refused{http.StatusBadRequest, "the request body cannot be read: " + err.Error()}
 	}
 	return asked, nil
 }
@@ -170,7 +170,7 @@ func decode(asked []byte, into any) error {
 		err = errors.New("something follows it")
 	}
 	if err != nil {
-		return &refused{http.StatusBadRequest, "what is asked is not what the page asks: " + err.Error()}
+		return &refused{http.StatusBadRequest, "the request body has the wrong form: " + err.Error()}
 	}
 	return nil
 }

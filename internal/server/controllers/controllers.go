@@ -205,7 +205,7 @@ func (t *term) wakeAndRun(ctx context.Context, r row) {
 			return
 		}
 		if ctx.Err() == nil {
-			klog.V(1).InfoS("Waiting for what a controller acts on", "controller", r.name, "err", err)
+			klog.V(1).InfoS("Waiting for the objects of a controller", "controller", r.name, "err", err)
 		}
 		sleep(ctx, retry)
 	}

@@ -238,7 +238,7 @@ func (l caughtUpLister) await(ctx context.Context, namespace string) error {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
-				return fmt.Errorf("waiting for what is below %s: %w", prefix, context.Cause(ctx))
+				return fmt.Errorf("waiting for the dependents of %s: %w", prefix, context.Cause(ctx))
 			}
 		}
 		if missing == len(found.Kvs) {

@@ -95,7 +95,7 @@ func (w *Watcher) Derive(ctx context.Context, set func(*offline.World)) {
 			}), nil
 		})
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot read the webhooks and policies of the cluster: traces have only what the audit log has")
+			klog.FromContext(ctx).Error(err, "Cannot read the webhooks and policies of the cluster: traces have only the facts of the audit log")
 		}
 		return err
 	})

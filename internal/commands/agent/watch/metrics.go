@@ -13,11 +13,11 @@ import (
 // The metrics of a Watcher.
 var (
 	findings = gauge("findings", "Findings of the latest run, by source (lint or audit), by the rule of lint or the policy, and by level (error, warning or note).", "source", "rule", "level")
-	expires  = gauge("certificate_expiration_timestamp_seconds", "When the certificates of webhooks expire: of their caBundle, or the one that they present (use caBundle or served), by the configuration or definition and the webhook.", "kind", "configuration", "webhook", "use")
+	expires  = gauge("certificate_expiration_timestamp_seconds", "When the certificates of webhooks expire: of their caBundle, or the served certificate (use caBundle or served), by the configuration or definition and the webhook.", "kind", "configuration", "webhook", "use")
 	lastRun  = gauge("last_run_timestamp_seconds", "When lint or an audit last ran to its end, by source.", "source")
-	objects  = gauge("audited_objects", "Objects of the latest audit, by result: judged, or left_out since they could not be judged.", "result")
+	objects  = gauge("audited_objects", "Objects of the latest audit, by result: judged, or left_out if they could not be evaluated.", "result")
 	// reportKind is 1 for the report kind that is written.
-	reportKind = gauge("reports", "Whether the agent writes reports of an API version: 1 for the one that it writes, 0 if the cluster lacks it or has one that is preferred.", "api_version")
+	reportKind = gauge("reports", "Whether the agent writes reports of an API version: 1 for the version that it writes, 0 if the cluster lacks it or has a preferred one.", "api_version")
 	failures   = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "gatehouse_agent_run_failures_total", StabilityLevel: metrics.ALPHA,
 		Help: "Runs of lint or of an audit that failed, or whose reports could not be written, by source.",

@@ -17,7 +17,7 @@ import (
 
 // rights is the template around the rules.
 const rights = `---
-# What it may do to look for what is wrong: read what judges, and what that is about; write its own reports and events.
+# Rights to look for problems: read webhooks, policies and the objects that they match; write its own reports and events.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:

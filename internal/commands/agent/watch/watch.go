@@ -141,7 +141,7 @@ func (w *Watcher) act(ctx context.Context) {
 					case ctx.Err() != nil:
 					case err != nil:
 						failures.WithLabelValues(string(one.source)).Inc()
-						klog.FromContext(ctx).Error(err, "Could not look for what is wrong in the cluster", "by", one.source)
+						klog.FromContext(ctx).Error(err, "Could not look for problems in the cluster", "by", one.source)
 					default:
 						lastRun.WithLabelValues(string(one.source)).SetToCurrentTime()
 					}
@@ -305,7 +305,7 @@ func (w *Watcher) audit(ctx context.Context) ([]finding, error) {
 	objects.WithLabelValues("judged").Set(float64(report.Judged))
 	objects.WithLabelValues("left_out").Set(float64(report.Input.Left()))
 	for _, sentence := range append(report.Input.Sentences(), report.Notes...) {
-		klog.FromContext(ctx).V(1).Info("Not judged", "what", sentence)
+		klog.FromContext(ctx).V(1).Info("Not evaluated", "what", sentence)
 	}
 	var found []finding
 	for _, f := range report.Findings {

@@ -54,9 +54,9 @@ type auditLog struct {
 // addFlags adds the flags of the audit log.
 func (a *auditLog) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&a.paths, "audit-log", nil, "`path` of an audit log of any cluster, a file or a directory with rotated files, or - for standard input; may be repeated")
-	f.StringArrayVar(&a.registrations, "registrations", nil, "`path` of the webhooks and policies that judged its requests; derives who was asked; may be repeated")
-	f.StringVar(&a.fromCluster, "from-cluster", "", "`kubeconfig` of the cluster of the log, whose webhooks and policies judged its requests")
-	f.StringVar(&a.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' with the webhooks and policies that judged its requests")
+	f.StringArrayVar(&a.registrations, "registrations", nil, "`path` of the webhooks and policies at the time of its requests; derives the calls; may be repeated")
+	f.StringVar(&a.fromCluster, "from-cluster", "", "`kubeconfig` of the cluster of the log, for the webhooks and policies at the time of its requests")
+	f.StringVar(&a.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' with the webhooks and policies at the time of its requests")
 }
 
 // check rejects conflicting flags. With --from-cluster it selects that cluster.
@@ -69,7 +69,7 @@ func (a *auditLog) check() error {
 	case len(a.paths) == 0 && a.snapshot != "":
 		return command.Usagef("--snapshot derives who was asked from an audit log: name it with --audit-log")
 	case len(a.registrations) > 0 && a.fromCluster != "", a.snapshot != "" && len(a.registrations)+len(a.fromCluster) > 0:
-		return command.Usagef("--registrations, --from-cluster and --snapshot exclude each other: each says which webhooks and policies judged the requests")
+		return command.Usagef("--registrations, --from-cluster and --snapshot exclude each other: each is a source of the webhooks and policies at the time of the requests")
 	case len(a.paths) > 0 && *a.cluster.Flags.KubeConfig+*a.cluster.Flags.Context != "":
 		return command.Usagef("--audit-log reads no server: name the cluster that it is of with --from-cluster")
 	case len(a.paths) > 1 && slices.Contains(a.paths, requestlog.Stdin):

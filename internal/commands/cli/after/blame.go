@@ -34,20 +34,20 @@ func NewBlame(streams command.Streams) *cobra.Command {
 	o := &blameOptions{}
 	cmd := &cobra.Command{
 		Use:   "blame KIND/NAME",
-		Short: "Show who set which field: webhooks, policies, plugins",
-		Long: `Show which fields of an object were set by webhooks, policies, compiled-in
+		Short: "Show which webhook, policy or plugin set a field",
+		Long: `Show which fields of an object were set by webhooks, policies, built-in
 plugins and initializers, and in which request. It reads the traces that the
 server keeps, and says how far back they go. It knows nothing of earlier
 requests.
 
-CHANGE is the value after + for a field that was added, after - for one that was
-removed, and BEFORE -> AFTER otherwise. Elements of lists are named by what
-identifies them, as in spec.containers[name=web].image. NOW says whether the
-object still has what was set. A field that is not listed was in the request
+CHANGE is + VALUE for an added field, - VALUE for a removed field, and
+BEFORE -> AFTER otherwise. Elements of lists are named by their key, as in
+spec.containers[name=web].image. NOW reports whether the object still has the
+value. A field that is not listed was in the request
 itself, or was set by the server, or was set before the oldest trace.
 
---audit-log reads the audit log of any cluster in place of traces. It has what
-webhooks changed, and not what compiled-in plugins and policies did. NOW needs
+--audit-log reads the audit log of any cluster in place of traces. It has the
+changes of webhooks, and not those by built-in plugins and policies. NOW needs
 --from-cluster.`,
 		Example: `  # who changed this pod while it was admitted
   gatehouse blame pod/web-1 -n shop
@@ -131,14 +131,14 @@ func (o *blameOptions) run(ctx context.Context, streams command.Streams) error {
 	}
 	var object *unstructured.Unstructured
 	if s == nil {
-		b.Unknown = append(b.Unknown, "whether the object still has what was set: --from-cluster says it")
+		b.Unknown = append(b.Unknown, "whether the object still has the values: add --from-cluster")
 	} else if object, err = r.Of(s.all, b.Namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
 		object = nil
 		switch {
 		case apierrors.IsNotFound(err) && len(traces) > 0:
-			b.Unknown = append(b.Unknown, "the object does not exist now: the changes are those of earlier objects with this name")
+			b.Unknown = append(b.Unknown, "the object does not exist now: earlier objects with this name were changed")
 		case apierrors.IsForbidden(err):
-			b.Unknown = append(b.Unknown, "whether the object still has what was set: you are not allowed to get it")
+			b.Unknown = append(b.Unknown, "whether the object still has the values: you are not allowed to get it")
 		default:
 			return err
 		}

@@ -36,9 +36,9 @@ func newConsoleCommand(run func(context.Context, *consoleOptions) error) *cobra.
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Look at admission in the browser",
-		Long: `Open a page in the browser that shows what judges requests, what happened to
-the latest ones, and what is dangerous. The page is the one that a Gatehouse
-server has at /console/. The command serves it on this machine alone, with the
+		Long: `Open a page in the browser with the admission chain, the traces of the latest
+requests, and dangerous webhooks and policies. A Gatehouse server has the same
+page at /console/. The command serves it on this machine alone, with the
 credentials of the kubeconfig, for any cluster; what needs a Gatehouse server
 says so.
 

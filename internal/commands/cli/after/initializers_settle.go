@@ -49,7 +49,7 @@ func newInitializersFail(streams command.Streams) *cobra.Command {
 gets the message as an error, and the server deletes the object, whatever
 finalizers users gave it. If an initializer with a finalizer of its own has
 claimed the object, or has acted, the object stays hidden until that
-initializer has released what it allocated.`,
+initializer has released its resources.`,
 		Example: `  gatehouse initializers fail deployment/web --message "no sidecar today"`,
 		Args:    o.oneObject(1),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -152,7 +152,7 @@ func (o *initializersOptions) fail(ctx context.Context, streams command.Streams)
 		return err
 	}
 	if names := holders(stored); len(names) > 0 {
-		terminal.Fprintf(streams.Out, "%s failed and stays hidden until %s has released what it allocated\n", o.object, strings.Join(names, ", "))
+		terminal.Fprintf(streams.Out, "%s failed and stays hidden until %s has released its resources\n", o.object, strings.Join(names, ", "))
 		return nil
 	}
 	terminal.Fprintf(streams.Out, "%s failed and was deleted\n", o.object)

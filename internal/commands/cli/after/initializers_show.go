@@ -30,8 +30,8 @@ func newInitializersList(streams command.Streams) *cobra.Command {
 		Use:   "list [TYPE...]",
 		Short: "List objects that are not yet initialized",
 		Long: `List the objects that wait for initializers, with the initializers in order.
-The first one acts next; its policy says what happens to the object if it does
-not act in time. Without a type, the command lists objects of all kinds.`,
+The first one acts next; its policy decides about the object if it does not act
+in time. Without a type, the command lists objects of all kinds.`,
 		Example: `  # in the current namespace
   gatehouse initializers list
 

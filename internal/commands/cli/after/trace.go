@@ -59,7 +59,7 @@ func NewTrace(streams command.Streams) *cobra.Command {
 		Short: "Show what admission did with requests",
 		Long: `Show what admission did with the latest writes: the plugins, the webhooks that
 were called, what each answered, and how long it took. The answer to each write
-that admission judged has the header Gatehouse-Trace with an ID.
+that admission decided has the header Gatehouse-Trace with an ID.
 
 A server keeps the traces of the requests that it handled, up to a limit in
 bytes (--admission-trace-bytes of serve). It keeps rejected requests, and
@@ -81,7 +81,7 @@ whether the log has it (written), whether it follows from the registrations of
   # new requests as they arrive, until Ctrl-C
   gatehouse trace --follow -A
 
-  # requests that a webhook was called for, and those that failed because of it
+  # requests with a call of a webhook, and requests that failed because of it
   gatehouse trace --webhook quota.example.com -A
   gatehouse trace --webhook quota.example.com --outcome Failed -A
 

@@ -45,16 +45,16 @@ func NewAgent(streams command.Streams) *cobra.Command {
 		Short: "Serve traces of a cluster with a kube-apiserver",
 		Long: `Take the audit events of a cluster with a kube-apiserver, and serve the traces
 of its latest writes through that cluster, so that 'gatehouse trace', 'gatehouse
-blame' and kubectl show them as those of a Gatehouse server. Who may read which
-traces is what the roles of the cluster say about admissiontraces.gatehouse.dev.
+blame' and kubectl show them as on a Gatehouse server. The roles of the cluster
+for admissiontraces.gatehouse.dev decide which users read which traces.
 
 The API server sends events to the agent with the credential of the kubeconfig
 that --webhook-kubeconfig prints; events of anybody else are refused. Or the
-agent follows a log file that the API server writes. The agent judges no
-requests: the cluster goes on without it. It keeps traces in memory.
+agent follows a log file that the API server writes. The agent takes no part in
+requests: the cluster works without it. It keeps traces in memory.
 
-It also looks for what is dangerous in the webhooks and policies of the cluster,
-as 'gatehouse lint --connect' does, when they change and once an hour. With
+It also looks for dangerous webhooks and policies in the cluster, as
+'gatehouse lint --connect' does, when they change and once an hour. With
 --audit-objects, it finds the objects that break the policies of the cluster, as
 'gatehouse audit' does. The findings are events, metrics, and OpenReports or
 PolicyReports if the cluster has these. Of several agents, one does this.
@@ -105,14 +105,14 @@ deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
 		},
 	}
 	command.AddSection(cmd, "Cluster", func(f *pflag.FlagSet) {
-		f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster, which says who may read traces (default that of the pod)")
+		f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster, which authorizes the readers of traces (default: the service account of the pod)")
 	})
 	command.AddSection(cmd, "Audit events", func(f *pflag.FlagSet) {
 		f.StringArrayVar(&o.Follow, "follow", nil, "`path` of an audit log that is followed, with rotation; may be repeated")
 		f.IntVar(&o.TraceBytes, "trace-bytes", 32<<20, "memory for traces, in bytes; the oldest ones go first")
 	})
 	command.AddSection(cmd, "Findings", func(f *pflag.FlagSet) {
-		f.BoolVar(&o.lint, "lint", true, "look for what is dangerous in the webhooks and policies of the cluster")
+		f.BoolVar(&o.lint, "lint", true, "look for dangerous webhooks and policies in the cluster")
 		f.StringSliceVar(&o.audited, "audit-objects", nil, "find objects of this `resource` that break the policies of the cluster, such as pods or deployments.apps; may be repeated")
 	})
 	command.AddSection(cmd, "Serving", func(f *pflag.FlagSet) {

@@ -55,9 +55,9 @@ func NewCheck(streams command.Streams) *cobra.Command {
 	o := &checkOptions{log: command.NewLogging()}
 	cmd := &cobra.Command{
 		Use:   "check PATH...",
-		Short: "Say what a cluster would answer to files of a repository",
-		Long: `Say what a cluster would answer to manifests: kubectl apply --dry-run=server for
-a whole repository, without a cluster.
+		Short: "Check whether a cluster would accept your manifests",
+		Long: `Check whether a cluster would accept manifests: kubectl apply --dry-run=server
+for a whole repository, without a cluster.
 
 The command starts a temporary server in its own process and applies every
 object to it: definitions and namespaces first, then what admission reads, then
@@ -86,11 +86,11 @@ policies, quotas and roles of a cluster, too. No webhook is called without
   gatehouse snapshot -o cluster.yaml
   gatehouse check deploy/ --snapshot cluster.yaml -o sarif > check.sarif
 
-  # what a branch changes: updates and deletions
+  # the changes of a branch: updates and deletions
   git worktree add ../main main
   gatehouse check deploy/ --old ../main/deploy
 
-  # with what defaults, plugins and mutating policies make of each object
+  # with the changes by defaults, plugins and mutating policies
   gatehouse check deploy/web.yaml --diff`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && !o.rbac {
@@ -113,11 +113,11 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 			return o.run(cmd.Context(), streams)
 		},
 	}
-	command.AddSection(cmd, "What is checked", func(f *pflag.FlagSet) {
-		f.StringArrayVar(&o.old, "old", nil, "`path` of the version before, a file or a directory; may be repeated. What differs is judged as an update or a deletion")
+	command.AddSection(cmd, "Checked objects", func(f *pflag.FlagSet) {
+		f.StringArrayVar(&o.old, "old", nil, "`path` of the version before, a file or a directory; may be repeated. Differences are checked as updates and deletions")
 		f.StringSliceVar(&o.exclude, "exclude", nil, "`pattern` of files not to read, as in a .gitignore; may be repeated. "+manifests.IgnoreFile+" files have more")
 		f.StringSliceVar(&o.skip, "skip", nil, "`kind` of objects not to check, as KIND or GROUP/KIND; may be repeated")
-		f.StringVar(&o.missingDefinitions, "missing-definitions", string(check.MissingIsError), "what becomes of objects of a kind that nobody defines: error, warn or skip")
+		f.StringVar(&o.missingDefinitions, "missing-definitions", string(check.MissingIsError), "treatment of objects of an unknown kind: error, warn or skip")
 		o.definitions.AddFlag(f)
 		command.AddConfigFlag(f, &o.config)
 	})
@@ -125,10 +125,10 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		f.StringVar(&o.fromCluster, "from-cluster", "", "`kubeconfig` of a cluster to check against; it is only read")
 		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' to check against")
 		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that --from-cluster needs, and do nothing else")
-		o.release.AddFlag(f, "that of the cluster or snapshot, or that of this program")
-		o.enforcer.AddFlag(f, "that of the cluster or snapshot, or kubernetes")
-		f.StringVar(&o.serviceRange, "service-cluster-ip-range", "", "`range` of the cluster IPs of services, such as 10.43.0.0/16 (default that of the cluster or snapshot; without one, services may ask for any address)")
-		f.StringSliceVar(&o.allowUnseen, "allow-unseen", nil, "`resource` of the cluster that need not be read, as PLURAL or PLURAL.GROUP; may be repeated; without a value all. What was not read is an error if it could change the verdict on an object")
+		o.release.AddFlag(f, "from the cluster or snapshot, or this program's")
+		o.enforcer.AddFlag(f, "from the cluster or snapshot, or kubernetes")
+		f.StringVar(&o.serviceRange, "service-cluster-ip-range", "", "`range` of the cluster IPs of services, such as 10.43.0.0/16 (default from the cluster or snapshot; without a range, services may request any address)")
+		f.StringSliceVar(&o.allowUnseen, "allow-unseen", nil, "`resource` of the cluster that need not be read, as PLURAL or PLURAL.GROUP; may be repeated; without a value all. Unread objects are an error if they could change a verdict")
 		f.Lookup("allow-unseen").NoOptDefVal = check.EverythingUnseen
 	})
 	command.AddSection(cmd, "Applying", func(f *pflag.FlagSet) {
@@ -144,9 +144,9 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		f.StringVar(&o.configFile, "admission-control-config-file", "", "`file` with the configuration of the API server's plugins, whose manifest files are enforced, too")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.BoolVar(&o.diff, "diff", false, "show what the server makes of each object; never the values of secrets")
+		f.BoolVar(&o.diff, "diff", false, "show the changes that the server makes to each object; never the values of secrets")
 		o.output.AddFlag(f)
-		o.log.AddFlags(f, "verbosity: 1 lists what was skipped; 2 and more also log what the server does")
+		o.log.AddFlags(f, "verbosity: 1 lists skipped objects; 2 and more include the log of the server")
 	})
 	command.Completes(cmd, "missing-definitions", command.Values(string(check.MissingIsError), string(check.MissingIsWarning), string(check.MissingIsSkipped)))
 	return cmd

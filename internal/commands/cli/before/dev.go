@@ -58,7 +58,7 @@ func NewDev(streams command.Streams) *cobra.Command {
 		Use:   "dev [flags] -- COMMAND [ARGUMENTS]",
 		Short: "Run the program of a webhook, and a server that calls it",
 		Long: `Run the program of a webhook or an operator on this machine, with a server that
-calls it, and show what it does to each request.
+calls it, and show its effect on each request.
 
 The command starts a server in its own process and applies manifests. The
 service of their registrations becomes the local program: the command makes a
@@ -76,8 +76,8 @@ behind.
 With --live, a cluster that reaches this machine calls COMMAND instead, for the
 requests of your own user alone, or those in the namespaces of --namespace: but
 for Secrets, conversions, and requests that show no time, such as deletions. The
-registrations of the service get a match condition that spares these requests,
-and each gets another one next to it. Both end by themselves 8 seconds after
+registrations of the service get a match condition that excludes these
+requests, and each gets another one next to it. Both end by themselves 8 seconds after
 they were renewed last, and go when the command ends. Manifests are not applied.`,
 		Example: `  # a new webhook: make it, and run it
   gatehouse dev --init hook
@@ -142,19 +142,19 @@ they were renewed last, and go when the command ends. Manifests are not applied.
 		f.StringVar(&o.KubeconfigOut, "kubeconfig-out", "", "`file` for the administrator's kubeconfig, in addition; it is removed at the end")
 	})
 	command.AddSection(cmd, "Program", func(f *pflag.FlagSet) {
-		f.StringVar(&o.Service, "service", "", "service that stands for the program, as `NAMESPACE/NAME` (default that of the registrations)")
-		f.IntVar(&o.Port, "webhook-port", 0, "port that the program listens on (default what the manifests say, or 9443)")
+		f.StringVar(&o.Service, "service", "", "service in place of the program, as `NAMESPACE/NAME` (default from the registrations)")
+		f.IntVar(&o.Port, "webhook-port", 0, "port that the program listens on (default from the manifests, or 9443)")
 		f.StringArrayVar(&o.Watch, "watch", nil, "`pattern` of files whose change restarts the program, as in a .gitignore; may be repeated (default the Go files of the module)")
 		f.StringVar(&o.Build, "build", "", "shell `command` that builds the program (default nothing; 'go run PACKAGE' is built by this command)")
 	})
 	command.AddSection(cmd, "A cluster instead of a server", func(f *pflag.FlagSet) {
 		f.BoolVar(&o.live, "live", false, "have a cluster call the program for your own requests")
-		f.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "`namespaces` whose requests the program judges, of all users (default your own requests)")
+		f.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "`namespaces` whose requests go to the program, of all users (default your own requests)")
 		f.StringVar(o.cluster.Flags.KubeConfig, "kubeconfig", "", "kubeconfig of the cluster (default as for 'gatehouse kubectl')")
 		f.StringVar(o.cluster.Flags.Context, "context", "", "context in the kubeconfig")
 		f.StringVar(&o.place.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on for the cluster")
 		f.IntVar(&o.place.Port, "secure-port", 0, "port to listen on for the cluster; 0 means any free port")
-		f.StringVar(&o.place.URL, "url", "", "URL at which the cluster reaches this command (default that of --bind-address and --secure-port)")
+		f.StringVar(&o.place.URL, "url", "", "URL at which the cluster reaches this command (default from --bind-address and --secure-port)")
 		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that --live needs, and do nothing else")
 		f.StringVar(&o.guard, guardFlag, "", "")
 		f.Lookup(guardFlag).Hidden = true
@@ -164,8 +164,8 @@ they were renewed last, and go when the command ends. Manifests are not applied.
 		command.Choose(f, &o.language, "lang", "", dev.Languages[0], "language of --init", dev.Languages...)
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		command.Choose(f, &o.output, "output", "o", "text", "text, or jsonl: the trace of each judged request on a line", "text", "jsonl")
-		o.log.AddFlags(f, "verbosity: 2 and more also log what the server does")
+		command.Choose(f, &o.output, "output", "o", "text", "text, or jsonl: the trace of each decided request on a line", "text", "jsonl")
+		o.log.AddFlags(f, "verbosity: 2 and more include the log of the server")
 	})
 	return cmd
 }
@@ -221,7 +221,7 @@ func (o *devOptions) make(out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("--init: %w", err)
 	}
-	terminal.Fprintf(out, "Made %s.\n\nRun it, and let it judge a pod from another terminal:\n", strings.Join(files, ", "))
+	terminal.Fprintf(out, "Made %s.\n\nRun it, and send it a pod from another terminal:\n", strings.Join(files, ", "))
 	terminal.Fprintf(out, "  cd %s && gatehouse dev -f webhook.yaml --kubeconfig-out kubeconfig %s\n", shellWord(o.init), run)
 	_, err = terminal.Fprintf(out, "  gatehouse kubectl --kubeconfig %s/kubeconfig run web --image=nginx\n", shellWord(o.init))
 	return err

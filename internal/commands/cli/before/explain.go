@@ -86,14 +86,14 @@ its controllers make of its template.
 
 A Gatehouse server explains by itself. Of any other cluster, the command reads
 the registrations, the namespace, its quotas, limits and service accounts, the
-classes and the stored object, as far as you may read them, and judges by the
-plugins that are compiled into kube-apiserver. --rbac prints the rights that
-this needs. With --registrations it reads files and needs no cluster. The
-command lists as unknown what it cannot read.`,
+classes and the stored object, as far as you may read them, and runs the
+built-in plugins of kube-apiserver. --rbac prints the rights that this needs.
+With --registrations it reads files and needs no cluster. The command lists
+unreadable objects as unknown.`,
 		Example: `  # which webhooks a create of this file would call
   gatehouse explain -f deployment.yaml
 
-  # the same for another user, with what does not apply and why
+  # the same for another user, with the steps that do not apply and why
   gatehouse explain -f deployment.yaml --as alice --as-group devs --all
 
   # why a Deployment has no pods
@@ -102,10 +102,10 @@ command lists as unknown what it cannot read.`,
   # whether its webhooks can be reached, and when their certificates expire
   gatehouse explain -f deployment.yaml --connect
 
-  # what a deletion would go through
+  # the admission of a deletion
   gatehouse explain deployment/web --operation DELETE
 
-  # what a policy would do that is not registered, on the cluster as it is
+  # the effect of a policy that is not registered, on the cluster as it is
   gatehouse explain -f deployment.yaml --with policy.yaml
 
   # with webhooks from files, before they are registered
@@ -148,7 +148,7 @@ command lists as unknown what it cannot read.`,
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook runs outside of the cluster, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.BoolVar(&o.all, "all", false, "include what does not apply, with the reason, and each plugin that lets the request go on")
+		f.BoolVar(&o.all, "all", false, "include steps that do not apply, with the reason, and each plugin that allows the request")
 		command.Choose(f, &o.output, "output", "o", "text", "text, json, yaml, html (a page) or markdown", "text", "json", "yaml", "html", "markdown")
 		f.BoolVar(&o.exitCode, "exit-code", false, "exit with 3 if a request would be rejected, and with 4 if it would be unless something that cannot be seen changes the object")
 		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that explaining needs, and do nothing else")
@@ -159,8 +159,8 @@ command lists as unknown what it cannot read.`,
 		f.StringVar(&o.configFile, "admission-control-config-file", "", "`file` with the configuration of its plugins")
 	})
 	command.AddSection(cmd, "Files instead of a server", func(f *pflag.FlagSet) {
-		o.enforcer.AddFlag(f, "that of the cluster, or with --registrations kubernetes")
-		o.release.AddFlag(f, "that of the cluster, or with --registrations that of this program")
+		o.enforcer.AddFlag(f, "from the cluster, or with --registrations kubernetes")
+		o.release.AddFlag(f, "from the cluster, or with --registrations this program's")
 		f.StringSliceVar(&o.registrations, "registrations", nil,
 			"`path` of a file or directory with webhook configurations, admission policies, params, namespaces and custom resource definitions; may be repeated")
 	})
@@ -465,7 +465,7 @@ func (o *explainOptions) server(config *rest.Config, kinds *offline.Kinds) expla
 		e, err := ask(ctx, client, at, asked)
 		if at != v1alpha1.SchemeGroupVersion && err != nil {
 			// The main server names the server that admits the request.
-			note, at = fmt.Sprintf("what the server of %s would do: it does not explain the request: %v", at, err), v1alpha1.SchemeGroupVersion
+			note, at = fmt.Sprintf("effects of the server of %s: it does not explain the request: %v", at, err), v1alpha1.SchemeGroupVersion
 			e, err = ask(ctx, client, at, asked)
 		}
 		if q.User != nil && apierrors.IsForbidden(err) {

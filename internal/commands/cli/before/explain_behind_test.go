@@ -26,7 +26,7 @@ func TestExplainAsksTheServerOfTheGroup(t *testing.T) {
 		note                   string
 	}{
 		{"a server that explains", "gallery.example.com", "gallery.example.com/v1", false, []string{"gallery.example.com/v1"}, ""},
-		{"one that refuses", "gallery.example.com", "gallery.example.com/v1", true, []string{"gallery.example.com/v1", "gatehouse.dev/v1alpha1"}, "what the server of gallery.example.com/v1 would do: it does not explain the request: no role"},
+		{"one that refuses", "gallery.example.com", "gallery.example.com/v1", true, []string{"gallery.example.com/v1", "gatehouse.dev/v1alpha1"}, "effects of the server of gallery.example.com/v1: it does not explain the request: no role"},
 		{"one of another group", "gallery.example.com", "museum.example.com/v1", false, []string{"gatehouse.dev/v1alpha1"}, ""},
 		{"none", "gallery.example.com", "", false, []string{"gatehouse.dev/v1alpha1"}, ""},
 		{"a path in place of a group", "gallery.example.com", "gallery.example.com/../v1", false, []string{"gatehouse.dev/v1alpha1"}, ""},

@@ -29,9 +29,9 @@ const (
 	explainComment = `# What "gatehouse explain" reads of a cluster. Params of admission policies, policies of Kyverno and
 # Gatekeeper, and stored objects of other kinds need the right to get or list them, too.
 `
-	snapshotComment = `# What "gatehouse check --from-cluster" and "gatehouse snapshot" read of a cluster. Params of admission
+	snapshotComment = `# Reads of a cluster by "gatehouse check --from-cluster" and "gatehouse snapshot". Params of admission
 # policies need the right to list them, too. Where a user may list a resource in some namespaces only,
-# objects of these namespaces are judged by it.
+# only objects of these namespaces are checked with it.
 `
 )
 

@@ -69,15 +69,14 @@ func newLintCommand(run func(context.Context, *lintOptions) error) *cobra.Comman
 	o := &lintOptions{now: time.Now}
 	cmd := &cobra.Command{
 		Use:   "lint [PATH...]",
-		Short: "Find what is dangerous in a configuration of admission",
-		Long: `Find what is dangerous in webhook configurations, admission policies and
-initializers: deadlocks, webhooks that stop nodes or the control plane,
+		Short: "Find dangerous webhooks, policies and initializers",
+		Long: `Find dangers in webhook configurations, admission policies and initializers: deadlocks, webhooks that stop nodes or the control plane,
 certificates and services that do not fit, rules and conditions that do
 nothing, and more.
 
 With PATH, the command reads files and directories; - is standard input.
 Without, it reads a cluster, any Kubernetes cluster, as far as you may read it,
-and writes nothing. With PATH and --kubeconfig or --context, it judges the
+and writes nothing. With PATH and --kubeconfig or --context, it checks the
 files as if they were applied to that cluster.
 
 No finding does not mean that nothing is wrong: the output says how many rules
@@ -86,7 +85,7 @@ findings of level error, or a file cannot be read or parsed.`,
 		Example: `  # the manifests of a repository
   gatehouse lint deploy/
 
-  # what a chart would install, on this cluster
+  # the output of a chart, on this cluster
   helm template mychart | gatehouse lint - --context production
 
   # a cluster, and the certificates that its webhooks present
@@ -95,7 +94,7 @@ findings of level error, or a file cannot be read or parsed.`,
   # whether the registrations of this cluster work with another release
   gatehouse lint --upgrade-to 1.38
 
-  # what a rule is about
+  # explain a rule
   gatehouse lint --explain self-deadlock`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.paths = args
@@ -109,15 +108,15 @@ findings of level error, or a file cannot be read or parsed.`,
 		},
 	}
 	command.AddSection(cmd, "Rules", func(f *pflag.FlagSet) {
-		f.StringVar(&o.explain, "explain", "", "say what a `rule` is about, with an example, and check nothing")
+		f.StringVar(&o.explain, "explain", "", "explain a `rule`, with an example, and check nothing")
 		f.StringSliceVar(&o.disable, "disable", nil, "`rule` not to check; may be repeated")
 		f.StringSliceVar(&o.skip, "skip", nil, "`object` without findings, as KIND or KIND/NAME; may be repeated")
 		f.StringSliceVar(&o.exclude, "exclude", nil, "`pattern` of files not to read, as in a .gitignore; may be repeated. "+manifests.IgnoreFile+" files have more")
 		command.AddConfigFlag(f, &o.config)
 		o.definitions.AddFlag(f)
-		o.release.AddFlag(f, "that of the cluster, or that of this program")
-		o.enforcer.AddFlag(f, "that of the cluster; files may be for either")
-		f.StringVar(&o.upgradeTo, "upgrade-to", "", "also look for what a `release` of Kubernetes, such as 1.38, does not serve or newly serves")
+		o.release.AddFlag(f, "from the cluster, or this program's")
+		o.enforcer.AddFlag(f, "from the cluster; files may be for either")
+		f.StringVar(&o.upgradeTo, "upgrade-to", "", "also look for effects of an upgrade to a `release` of Kubernetes, such as 1.38")
 		f.BoolVar(&o.connect, "connect", false, "connect to each webhook from here, to look at its certificate; no request is sent")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook runs outside of the cluster, as for 'gatehouse serve': NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 		f.StringVar(&o.configFile, "admission-control-config-file", "", "`file` with the configuration of the API server's plugins, whose manifest files are read, too")
@@ -231,7 +230,7 @@ func (o *lintOptions) run(ctx context.Context, streams command.Streams) error {
 		problems = append(problems, "lint found "+report.Count(n, "error"))
 	}
 	if r.unread > 0 {
-		problems = append(problems, fmt.Sprintf("%s cannot be read, so that nobody knows what they would do: see what was not seen", report.Count(r.unread, "file")))
+		problems = append(problems, fmt.Sprintf("%s cannot be read, so that their effect is unknown: see the list of unread objects", report.Count(r.unread, "file")))
 	}
 	if len(problems) > 0 {
 		return errors.New(strings.Join(problems, "; "))

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write the generated blocks of docs/lint
 // advices are the sections with advice of the Kubernetes page "Admission Webhook Good Practices", in its order.
 // instead is the alternative for advice that no configuration can violate visibly.
 var advices = []struct{ anchor, title, instead string }{
-	{"choose-admission-mechanism", "Choose an admission control mechanism", "Whether an expression could say what a webhook's code does, only its author knows. See [admission policies](policies.md)."},
+	{"choose-admission-mechanism", "Choose an admission control mechanism", "Only the author of a webhook knows whether an expression could replace its code. See [admission policies](policies.md)."},
 	{"no-crd-validation-defaulting", "Use built-in validation and defaulting for custom resources", ""},
 	{"design-admission-webhooks-low-latency", "Design admission webhooks for low latency", ""},
 	{"prevent-loops-competing-controllers", "Prevent loops caused by competing controllers", "[`gatehouse trace`](who-changed-it.md#traces) shows a patch that is made again and again, `gatehouse blame` by whom."},
@@ -41,7 +41,7 @@ var advices = []struct{ anchor, title, instead string }{
 	{"prevent-webhook-self-trigger", "Prevent your webhook from triggering itself", ""},
 	{"dont-change-immutable-objects", "Don't change immutable objects", ""},
 	{"dont-rely-webhook-order", "Don't rely on mutating webhook invocation order", ""},
-	{"ensure-mutating-webhook-idempotent", "Ensure that the mutating webhooks in your cluster are idempotent", "[`gatehouse trace`](who-changed-it.md#traces) shows what a second call changed."},
+	{"ensure-mutating-webhook-idempotent", "Ensure that the mutating webhooks in your cluster are idempotent", "[`gatehouse trace`](who-changed-it.md#traces) shows the changes of a second call."},
 	{"test-in-staging-environments", "Test webhooks in staging environments", "[Test](testing.md) with a server of your own."},
 	{"ensure-mutations-dont-violate-validations", "Ensure that mutations don't violate validations", "[Test](testing.md) with all webhooks registered on one server."},
 	{"test-minor-version-upgrades", "Test minor version upgrades to ensure consistent behavior", "[Test](testing.md) with a server of the new release."},

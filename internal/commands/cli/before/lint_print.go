@@ -46,7 +46,7 @@ func (r *lintReport) print(out io.Writer, format *command.ReportFormat, least re
 func (r *lintReport) report(list []*lint.Fault) *report.Report {
 	f := &report.Report{
 		Tool:  "gatehouse lint",
-		Title: "What is dangerous in " + r.subject,
+		Title: "Dangers in " + r.subject,
 		Sums:  []report.Sum{{Name: "errors", N: r.Count(lint.Error)}, {Name: "warnings", N: r.Count(lint.Warning)}, {Name: "notes", N: r.Count(lint.Note)}, {Name: "rules checked", N: len(r.Checked)}},
 		Parts: []report.Part{{Heading: "Without effect", Items: r.idle}, {Heading: "Not seen", Items: r.Unseen}},
 		Notes: r.Unseen, VersionNote: r.release.Line, Kubernetes: emulation.Behaves("v" + emulation.Release),
@@ -95,7 +95,7 @@ func (r *lintReport) printText(out io.Writer, found *report.Report, verbosity in
 		}
 	}
 	if len(found.Findings) > 0 {
-		d.Blocks = append(d.Blocks, view.Note("Run 'gatehouse lint --explain RULE' for what a rule is about, and what to do."))
+		d.Blocks = append(d.Blocks, view.Note("Run 'gatehouse lint --explain RULE' for the reason of a rule and its remedy."))
 	}
 	return d.Format(out, "text")
 }
@@ -181,7 +181,7 @@ func ruleSections(r *lint.Rule) []ruleSection {
 		for _, p := range r.Reads {
 			parts = append(parts, string(p))
 		}
-		list = append(list, ruleSection{title: "What the rule looks at", text: strings.Join(parts, ", ") + "."})
+		list = append(list, ruleSection{title: "Input of the rule", text: strings.Join(parts, ", ") + "."})
 	}
 	return append(list, ruleSection{title: "An example that fails", text: r.Fails, example: true}, ruleSection{title: "An example that passes", text: r.Passes, example: true})
 }

@@ -260,7 +260,7 @@ func TestLintFailsOnWhatItCannotRead(t *testing.T) {
 func TestLintPages(t *testing.T) {
 	for format, want := range map[string][]string{
 		"html":     {"<!doctype html>", "errors", "hooks.yaml:", "/docs/lint.md#"},
-		"markdown": {"# What is dangerous in 1 webhook", "| level | where | what | rule |", "| error | `"},
+		"markdown": {"# Dangers in 1 webhook", "| level | where | what | rule |", "| error | `"},
 	} {
 		out, code := lintRun(t, lintExample, "-o", format)
 		if code != command.ExitError {

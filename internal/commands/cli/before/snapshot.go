@@ -28,9 +28,9 @@ func NewSnapshot(streams command.Streams) *cobra.Command {
 	o := &snapshotOptions{}
 	cmd := &cobra.Command{
 		Use:   "snapshot -o FILE",
-		Short: "Save what a cluster judges objects by, for check",
-		Long: `Save what a cluster judges objects by, so that 'gatehouse check --snapshot'
-needs no access to it: custom resource definitions, namespaces, webhook
+		Short: "Save the policies, quotas and roles of a cluster, for check",
+		Long: `Save the objects of a cluster that decide requests, so that 'gatehouse check
+--snapshot' needs no access to it: custom resource definitions, namespaces, webhook
 configurations, admission policies with their bindings and params, quotas, limit
 ranges, classes, service accounts, roles, and which kinds the cluster serves.
 
@@ -59,13 +59,13 @@ keep those.`,
 		},
 	}
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		o.release.AddFlag(f, "that of the cluster")
+		o.release.AddFlag(f, "from the cluster")
 		f.StringVarP(&o.file, "output", "o", "", "`file` to write: JSON if its name ends in .json, else YAML; - is standard output")
 		f.StringArrayVar(&o.definitions, "definitions", nil, "`path` of a folder, a file or an archive of CRDs; may be repeated. The file then has these CRDs only, without descriptions, and no cluster is read")
 		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that this needs, and do nothing else")
 	})
 	o.cluster = command.NewCluster(cmd)
-	cmd.Flags().Lookup("namespace").Usage = "`namespace` to read where you may not read all of them (default that of the context)"
+	cmd.Flags().Lookup("namespace").Usage = "`namespace` to read where you may not read all of them (default from the context)"
 	return cmd
 }
 

@@ -57,20 +57,19 @@ func NewTest(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test [PATH...]",
 		Short: "Run tests of policies, webhooks and chains of admission",
-		Long: `Run tests of admission: each is a request and what is expected of the answer.
+		Long: `Run tests of admission: each is a request and the expected answer.
 
 The command reads a folder as 'gatehouse check' does. Policies, bindings,
-params, definitions, namespaces, quotas, roles and webhook registrations are
-the world, and documents of the kind AdmissionTests are the tests. A temporary
-server in the command's own process judges the requests, and stores none of
-them: each test sees the world as its files say.
+params, CRDs, namespaces, quotas, roles and webhook configurations are the test
+environment, and documents of the kind AdmissionTests are the tests. A temporary
+server in the command's own process decides the requests, and stores none of
+them: each test sees the objects of its files.
 
-The command is safe on files of others: what they say is judged, and nothing in
-them is run, unless --start-programs or --call says so.
+The command is safe on files of others: it runs no program and calls no webhook
+in them without --start-programs or --call.
 
-It exits with 1 if a test fails or cannot be judged, and with 2 if a file with
-tests is wrong, whose tests do not run then, or if all tests are skipped, so
-that nothing was judged.
+It exits with 1 if a test fails or cannot be decided, and with 2 if a file with
+tests is wrong, whose tests do not run then, or if all tests are skipped.
 
 PATH is a file or a directory, and by default the current one.`,
 		Example: `  # the tests of a directory
@@ -79,7 +78,7 @@ PATH is a file or a directory, and by default the current one.`,
   # first tests for a policy, in policies/limits-tests.yaml
   gatehouse test --init policies/limits.yaml
 
-  # one test, and what there is
+  # one test, and the list of tests
   gatehouse test policies/ --run '^pods need limits$'
   gatehouse test policies/ --list
 
@@ -87,11 +86,11 @@ PATH is a file or a directory, and by default the current one.`,
   gatehouse test policies/ -o github
   gatehouse test policies/ -o junit > tests.xml --fail-on-skip
 
-  # what no test notices, of all policies or of those that a branch changes
+  # mutation tests of all policies, or of the policies that a branch changes
   gatehouse test policies/ --mutate
   gatehouse test policies/ --mutate=changed --base main -o github
 
-  # judge by Gatekeeper itself, by Kyverno, or by another engine
+  # with Gatekeeper itself, Kyverno, or another engine
   gatehouse test library/ --engine gatekeeper
   gatehouse test policies/ --engine kyverno
   gatehouse test policies/ --engine ./engine.yaml
@@ -117,14 +116,14 @@ PATH is a file or a directory, and by default the current one.`,
 	}
 	command.AddSection(cmd, "Tests", func(f *pflag.FlagSet) {
 		f.StringVar(&o.run, "run", "", "regular `expression` of the names of the tests to run")
-		o.release.AddFlag(f, "that of this program")
+		o.release.AddFlag(f, "this program's")
 		o.enforcer.AddFlag(f, "kubernetes")
 		o.definitions.AddFlag(f)
 		command.AddConfigFlag(f, &o.config)
-		f.StringVar(&o.coverage, "coverage", "", "report what the tests have shown of policies and webhooks; with a `file` .html, .md, .info (LCOV) or .json, there")
+		f.StringVar(&o.coverage, "coverage", "", "report the coverage of policies and webhooks by the tests; with a `file` .html, .md, .info (LCOV) or .json, there")
 		f.Lookup("coverage").NoOptDefVal = "-"
 		f.StringSliceVar(&o.coverageMin, "coverage-min", nil, "exit with 1 if less than so many `percent` are covered: of all as 80, or of kinds as rules=100,lists=50; changes that --mutate makes are the kind mutants")
-		f.StringVar(&o.mutate, "mutate", "", "change policies and webhooks, one decision at a time, and report what no test notices: `all` or changed, those whose lines differ from --base")
+		f.StringVar(&o.mutate, "mutate", "", "run mutation tests: change one decision of a policy or webhook at a time, and report surviving mutants: `all`, or changed for lines that differ from --base")
 		f.Lookup("mutate").NoOptDefVal = mutateAll
 		f.StringVar(&o.base, "base", "main", "`commit` that --mutate=changed compares with")
 		f.StringVar(&o.failOnSkip, "fail-on-skip", "", "exit with 1 if a test is skipped; with a regular `expression`, if the reason matches it")
@@ -136,13 +135,13 @@ PATH is a file or a directory, and by default the current one.`,
 	command.AddSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
 		f.BoolVar(&o.call, "call", false, "call the webhooks that no file answers for")
 		f.BoolVar(&o.startPrograms, "start-programs", false, "start the programs that files with tests, and the configuration file, name; only for files that you trust")
-		f.StringArrayVar(&o.engines, "engine", nil, "start an `engine` of policies, and have it judge by its own: gatekeeper, kyverno, the same with its directory as NAME=PATH, or the path of a recipe; may be repeated")
+		f.StringArrayVar(&o.engines, "engine", nil, "start an `engine` of policies, which decides by its own policies: gatekeeper, kyverno, the same with its directory as NAME=PATH, or the path of a recipe; may be repeated")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 		f.StringVar(&o.configFile, "admission-control-config-file", "", "`file` with the configuration of the API server's plugins, whose manifest files are enforced, too")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
 		o.output.AddFlag(f)
-		o.log.AddFlags(f, "verbosity: 1 lists the tests that pass; 2 and more also log what the server does")
+		o.log.AddFlags(f, "verbosity: 1 lists the tests that pass; 2 and more include the log of the server")
 	})
 	return cmd
 }
@@ -204,9 +203,9 @@ func (e errTests) Error() string {
 	case e.broken == 0:
 		return report.Count(e.failed, "test") + " failed"
 	case e.failed == 0:
-		return report.Count(e.broken, "test") + " could not be judged"
+		return report.Count(e.broken, "test") + " could not be decided"
 	}
-	return fmt.Sprintf("%s failed, %s could not be judged", report.Count(e.failed, "test"), report.Count(e.broken, "test"))
+	return fmt.Sprintf("%s failed, %s could not be decided", report.Count(e.failed, "test"), report.Count(e.broken, "test"))
 }
 
 // errFiles is the error of files with invalid tests.

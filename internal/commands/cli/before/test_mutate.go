@@ -52,8 +52,8 @@ func mutantRules() []report.Rule {
 	rules := make([]report.Rule, len(mutants.Kinds))
 	for i, kind := range mutants.Kinds {
 		rules[i] = report.Rule{
-			ID: unnoticed(kind), Level: report.Warning, Title: "No test notices a change of this " + strings.ReplaceAll(string(kind), "-", " ") + ".",
-			Why: "The tests pass with the change, so nobody learns of a mistake there.", Fix: "Write a test with the request that the message names.",
+			ID: unnoticed(kind), Level: report.Warning, Title: "A mutant of this " + strings.ReplaceAll(string(kind), "-", " ") + " survives.",
+			Why: "The tests pass with the change, so they would miss a mistake there.", Fix: "Write a test with the request that the message names.",
 		}
 	}
 	return rules
@@ -65,11 +65,11 @@ func addMutants(f *report.Report, m *suite.Mutants) {
 		return
 	}
 	f.Rules = append(f.Rules, mutantRules()...)
-	f.Sums = append(f.Sums, report.Sum{Name: "changes noticed", N: m.Noticed}, report.Sum{Name: "changes unnoticed", N: len(m.Unnoticed)})
+	f.Sums = append(f.Sums, report.Sum{Name: "mutants killed", N: m.Noticed}, report.Sum{Name: "mutants survived", N: len(m.Unnoticed)})
 	for _, one := range m.Unnoticed {
 		f.Findings = append(f.Findings, report.Finding{
 			Level: report.Warning, Rule: unnoticed(one.Kind), File: one.File, Line: one.Line, Column: one.Column, Object: one.Object, Field: one.Field,
-			Message: fmt.Sprintf("no test notices %s", one.What()), Remedy: "test a request that notices it: " + one.Notice,
+			Message: fmt.Sprintf("surviving mutant: %s", one.What()), Remedy: "to kill it, test " + one.Notice,
 		})
 	}
 }
@@ -83,14 +83,14 @@ func printMutants(b io.Writer, m *suite.Mutants) {
 	addMutants(f, m)
 	for i := range f.Findings {
 		one := &f.Findings[i]
-		terminal.Fprintf(b, "%s  %s: %s: %s\n      %s\n", terminal.Paint(terminal.Yellow, "gap"), one.Place(), one.Object, terminal.Indented(one.Text(), "      "), terminal.Indented(one.Remedy, "      "))
+		terminal.Fprintf(b, "%s  %s: %s: %s\n      %s\n", terminal.Paint(terminal.Yellow, "survived"), one.Place(), one.Object, terminal.Indented(one.Text(), "      "), terminal.Indented(one.Remedy, "      "))
 	}
 	if len(f.Findings) > 0 {
 		fmt.Fprintln(b)
 	}
-	terminal.Fprintf(b, "%s of policies and webhooks: the tests notice %d", report.Count(m.Tried, "change"), m.Noticed)
+	terminal.Fprintf(b, "mutation testing: %s, %d killed, %d survived", report.Count(m.Tried, "mutant"), m.Noticed, len(m.Unnoticed))
 	if m.Left > 0 {
-		terminal.Fprintf(b, "; %s more were not tried: name fewer files", report.Count(m.Left, "change"))
+		terminal.Fprintf(b, "; %s more not tried: name fewer files", report.Count(m.Left, "mutant"))
 	}
 	fmt.Fprintln(b)
 }

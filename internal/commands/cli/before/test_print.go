@@ -30,13 +30,13 @@ func testReport(r *suite.Report) *report.Report {
 		Tool:  "gatehouse test",
 		Title: report.Count(s.Tests, "test") + " of admission in " + report.Count(s.Files, "file"),
 		Rules: []report.Rule{
-			{ID: ruleTestFailed, Level: report.Error, Title: "A test of admission failed.", Fix: "Change the policy, the webhook or what the test expects."},
-			{ID: ruleTestNotJudged, Level: report.Error, Title: "A test of admission could not be judged.", Fix: "The message says what is missing."},
-			{ID: ruleTestFile, Level: report.Error, Title: "A file with tests of admission is wrong, and its tests do not run.", Fix: "The message says what is wrong."},
+			{ID: ruleTestFailed, Level: report.Error, Title: "A test of admission failed.", Fix: "Change the policy, the webhook or the expectation of the test."},
+			{ID: ruleTestNotJudged, Level: report.Error, Title: "A test of admission could not be decided.", Fix: "The message names the missing object."},
+			{ID: ruleTestFile, Level: report.Error, Title: "A file with tests of admission is wrong, and its tests do not run.", Fix: "The message names the mistake."},
 			{ID: ruleTestSkipped, Level: report.Note, Title: "A test of admission was skipped.", Fix: "The message says why."},
 		},
 		Cases:      []report.Case{},
-		Sums:       []report.Sum{{Name: "passed", N: s.Passed}, {Name: "failed", N: s.Failed}, {Name: "skipped", N: s.Skipped}, {Name: "not judged", N: s.Errors}},
+		Sums:       []report.Sum{{Name: "passed", N: s.Passed}, {Name: "failed", N: s.Failed}, {Name: "skipped", N: s.Skipped}, {Name: "not decided", N: s.Errors}},
 		Kubernetes: r.KubernetesVersion, Notes: r.Notes, Parts: []report.Part{{Heading: "Notes", Items: r.Notes}}, Data: r,
 	}
 	for _, w := range r.Wrong {
@@ -131,7 +131,7 @@ func (o *testOptions) printText(out io.Writer, r *suite.Report) error {
 		terminal.Fprintf(b, ", %d skipped", s.Skipped)
 	}
 	if s.Errors > 0 {
-		terminal.Fprintf(b, ", %d not judged", s.Errors)
+		terminal.Fprintf(b, ", %d not decided", s.Errors)
 	}
 	if s.Without > 0 {
 		terminal.Fprintf(b, "; %s without tests", report.Count(s.Without, "other file"))

@@ -34,22 +34,23 @@ func NewAudit(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit [PATH...]",
 		Short: "Say which objects policies would reject or change",
-		Long: `Judge the objects that there are in a cluster by the policies and webhooks of
-files: which of them would be rejected, get a warning, or be changed, if
-somebody wrote them again. Without PATH, the policies of the cluster judge.
+		Long: `Evaluate the policies and webhooks of files against the existing objects of a
+cluster: which objects would be rejected, get a warning, or be changed, if
+somebody wrote them again. Without PATH, the command evaluates the policies of
+the cluster.
 
 The command lists objects, in any cluster, and writes nothing. It reads no
 secrets and no events. Each object is an update that changes nothing, or a
-create with --as-create. What else is registered in the cluster does not judge.
+create with --as-create. Other policies and webhooks of the cluster are ignored.
 No webhook is called without --call: the command counts the objects that would
-reach one.
+reach a webhook.
 
-It exits with 1 if a policy would reject an object, and with 2 if nothing was
-judged.`,
-		Example: `  # what would a new policy reject of what is there
+It exits with 1 if a policy would reject an object, and with 2 if no object was
+evaluated.`,
+		Example: `  # the existing objects that a new policy would reject
   gatehouse audit policies/
 
-  # what breaks the policies that there are, of a large cluster
+  # the objects that break the policies of a large cluster
   gatehouse audit --resource pods,deployments.apps --object-rate 50
 
   # reports that Policy Reporter shows
@@ -76,16 +77,16 @@ judged.`,
 		},
 	}
 	command.AddSection(cmd, "Objects", func(f *pflag.FlagSet) {
-		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' whose objects are judged, in place of a cluster")
-		f.StringSliceVar(&o.resources, "resource", nil, "judge objects of this `resource` only, as pods or deployments.apps; may be repeated")
+		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' with the objects, in place of a cluster")
+		f.StringSliceVar(&o.resources, "resource", nil, "audit objects of this `resource` only, as pods or deployments.apps; may be repeated")
 		f.Float64Var(&o.rate, "object-rate", 0, "how many objects of a cluster are read in a second at most; 0 means any number")
-		f.BoolVar(&o.asCreate, "as-create", false, "judge each object as a create")
-		o.release.AddFlag(f, "that of the cluster or snapshot")
-		o.enforcer.AddFlag(f, "that of the cluster or snapshot")
+		f.BoolVar(&o.asCreate, "as-create", false, "take each object as a create")
+		o.release.AddFlag(f, "from the cluster or snapshot")
+		o.enforcer.AddFlag(f, "from the cluster or snapshot")
 	})
 	o.addFlags(cmd, "call the webhooks of the files, with every object that reaches them", func(f *pflag.FlagSet) {
 		o.output.AddFlag(f, "policyreport")
-		o.log.AddFlags(f, "verbosity: 2 and more also log what the server does")
+		o.log.AddFlags(f, "verbosity: 2 and more include the log of the server")
 	})
 	return cmd
 }
@@ -153,7 +154,7 @@ func (o *auditOptions) printText(out io.Writer, r *auditreport.Report) error {
 	for _, note := range r.Notes {
 		terminal.Fprintf(&b, "note: %s\n", terminal.Indented(note, "  "))
 	}
-	terminal.Fprintf(&b, "%s judged, %d without a finding; by Kubernetes %s\n", report.Count(r.Judged, "object"), r.Passed, r.KubernetesVersion)
+	terminal.Fprintf(&b, "%s evaluated, %d without a finding; by Kubernetes %s\n", report.Count(r.Judged, "object"), r.Passed, r.KubernetesVersion)
 	_, err := io.WriteString(out, b.String())
 	return err
 }
@@ -171,7 +172,7 @@ func auditReport(r *auditreport.Report) *report.Report {
 	for _, one := range r.Findings {
 		if !known[one.Policy] {
 			known[one.Policy] = true
-			f.Rules = append(f.Rules, report.Rule{ID: one.Policy, Level: report.Error, Title: "Judged by " + one.Policy + "."})
+			f.Rules = append(f.Rules, report.Rule{ID: one.Policy, Level: report.Error, Title: "Violation of " + one.Policy + "."})
 		}
 		f.Findings = append(f.Findings, report.Finding{Level: one.Level(), Rule: one.Policy, File: one.File, Line: one.Line, Object: one.Title(), Message: one.Message})
 		f.Resources = append(f.Resources, one.Resource())

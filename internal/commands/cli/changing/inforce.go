@@ -39,7 +39,7 @@ that begin after the command ends.
 
 KIND is as kubectl takes it, or one of mutating, validating, initializer and
 external, which name the kinds that end in "configuration".`,
-		Example: `  # register webhooks and wait until they are in force
+		Example: `  # register webhooks and wait until they are active
   gatehouse kubectl apply -f webhooks.yaml
   gatehouse wait-in-force validatingwebhookconfiguration/podpolicy
 
@@ -90,7 +90,7 @@ func (o *inForceOptions) run(ctx context.Context, streams command.Streams) error
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	if _, err := client.Resource(rollout.States).List(ctx, metav1.ListOptions{Limit: 1}); apierrors.IsNotFound(err) {
-		return fmt.Errorf("the server at %s is not Gatehouse: it does not say which registrations are in force", config.Host)
+		return fmt.Errorf("the server at %s is not Gatehouse: it does not report which registrations are active", config.Host)
 	}
 	done, last := "", ""
 	err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {

@@ -40,8 +40,8 @@ func NewRecord(streams command.Streams) *cobra.Command {
 
 The command registers a mutating webhook whose name sorts first, with
 failurePolicy Ignore and a timeout of a second. The webhook lets every request
-pass and changes none. The command writes what the webhook is sent into files of
-a directory, without credentials and what --redact names.
+pass and changes none. The command writes the requests into files of a
+directory, without credentials and the fields of --redact.
 
 The cluster must reach the command: on the same machine it does; otherwise
 --bind-address names an address of this machine that it reaches, --url another
@@ -51,8 +51,7 @@ call arrives.
 
 The registration goes when the command ends. When the command is killed, a
 second process that it started removes the registration. When the machine is
-gone or sleeps, the registration is no longer in force 8 seconds after it was
-renewed last: a condition compares the time that the server notes in an object
+gone or sleeps, the registration ends 8 seconds after it was renewed last: a condition compares the time that the server notes in an object
 with the end of its term. Deletions, connections and subresources such as
 bindings show no time; they are recorded with --untimed only, and each of them
 would wait for a second until somebody deletes the registration.
@@ -97,7 +96,7 @@ nothing. The cluster must have Kubernetes 1.28 or newer.`,
 		f.StringVar(&o.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on")
 		f.IntVar(&o.Port, "secure-port", 0, "port to listen on; 0 means any free port")
 		f.StringVar(&o.Service, "service", "", "service in front of this command, as NAMESPACE/NAME; it must have port 443")
-		f.StringVar(&o.URL, "url", "", "URL at which the cluster reaches this command (default that of --bind-address and --secure-port)")
+		f.StringVar(&o.URL, "url", "", "URL at which the cluster reaches this command (default from --bind-address and --secure-port)")
 	})
 	command.AddSection(cmd, "Log", func(f *pflag.FlagSet) {
 		o.log.AddFlags(f, "log verbosity: 0 logs warnings and errors; higher numbers log more")

@@ -108,25 +108,25 @@ func NewReplay(streams command.Streams) *cobra.Command {
 	o := &replayOptions{judging: judging{log: command.NewLogging()}}
 	cmd := &cobra.Command{
 		Use:   "replay [REQUESTS...] --with PATH",
-		Short: "Say which recorded requests a change would judge otherwise",
-		Long: `Judge recorded requests twice, by the registrations of a baseline and by those
-with a change, and say what differs: which requests are newly rejected, by whom
-and with which message, newly allowed, changed in another way, warned, or sent
-to other webhooks.
+		Short: "Show which recorded requests a change would decide differently",
+		Long: `Decide recorded requests twice, by the policies and webhooks of a baseline and
+with a change, and list the differences: which requests are newly rejected, by
+which policy and with which message, newly allowed, changed in another way,
+warned, or sent to other webhooks.
 
 REQUESTS are files and directories: Kubernetes audit logs (levels Request and
 RequestResponse), AdmissionReviews, recorded requests (docs/impact.md has the
-format), and what 'gatehouse trace -o jsonl' prints; they may be compressed by
-gzip. --existing takes the objects that there are in place of requests. What
-cannot be judged is counted, with the reason.
+format), and the output of 'gatehouse trace -o jsonl'; they may be compressed by
+gzip. --existing takes existing objects in place of requests. Requests that
+cannot be decided are counted, with the reason.
 
---with names files with policies, bindings, webhooks and what they need. They
-are added to a baseline that is a cluster or a snapshot of one, and stand for
-themselves against a baseline of files, or none. No webhook is called without
+--with names files with policies, bindings, webhooks, and the objects that they
+need. They are added to a baseline that is a cluster or its snapshot, and
+replace a baseline of files, or none. No webhook is called without
 --call: each lets everything pass, and requests that reach others are reported.
 
 The command exits with 0 whatever differs, unless --fail-on says otherwise: then
-with 1. It exits with 2 if nothing was judged.`,
+with 1. It exits with 2 if no request was decided.`,
 		Example: `  # what would a policy have rejected, by the audit log of last week
   gatehouse replay audit.log --with policies/ --against cluster
 
@@ -138,11 +138,11 @@ with 1. It exits with 2 if nothing was judged.`,
   # one version of a directory against another
   gatehouse replay requests.jsonl --with new/ --against old/
 
-  # fail if a request is newly rejected, and list all that are judged otherwise
+  # fail if a request is newly rejected, and list all that are decided differently
   gatehouse replay requests.jsonl --with policies/ --against cluster.yaml \
     --fail-on rejected -o jsonl
 
-  # the objects that there are
+  # the existing objects
   gatehouse replay --existing cluster --with policies/ --against cluster`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.paths = args
@@ -152,20 +152,20 @@ with 1. It exits with 2 if nothing was judged.`,
 			return o.run(cmd.Context(), streams)
 		},
 	}
-	command.AddSection(cmd, "What is compared", func(f *pflag.FlagSet) {
+	command.AddSection(cmd, "Comparison", func(f *pflag.FlagSet) {
 		f.StringArrayVar(&o.with, "with", nil, "`path` of the policies and webhooks to try; may be repeated")
 		f.StringVar(&o.against, "against", "", "`baseline`: a path, a file of 'gatehouse snapshot', or cluster (default a cluster without policies and webhooks)")
-		f.StringVar(&o.existing, "existing", "", "take objects as requests, those of a `snapshot` or cluster: updates that change nothing")
+		f.StringVar(&o.existing, "existing", "", "take the objects of a `snapshot` or cluster as requests: updates that change nothing")
 		f.BoolVar(&o.asCreate, "as-create", false, "take the objects of --existing as creates")
-		o.release.AddFlag(f, "that of the baseline or of --existing, or that of this program")
-		o.enforcer.AddFlag(f, "that of the baseline or of --existing, or kubernetes")
+		o.release.AddFlag(f, "from the baseline or --existing, or this program's")
+		o.enforcer.AddFlag(f, "from the baseline or --existing, or kubernetes")
 	})
 	o.addFlags(cmd, "call the webhooks, with every request that reaches them, twice", func(f *pflag.FlagSet) {
-		f.BoolVar(&o.onlyChanges, "only-changes", false, "print what differs, and not what was read")
-		command.Choose(f, &o.failOn, "fail-on", "", "", "exit with 1 if a request is newly rejected (rejected), has another verdict or object (changed), or is judged otherwise in any way, or may be (any)",
+		f.BoolVar(&o.onlyChanges, "only-changes", false, "print differences, and not the summary of the input")
+		command.Choose(f, &o.failOn, "fail-on", "", "", "exit with 1 if a request is newly rejected (rejected), has another verdict or object (changed), or differs or may differ in any way (any)",
 			string(replay.Rejects), string(replay.ChangesAny), string(replay.DiffersAny))
-		command.Choose(f, &o.output, "output", "o", "text", "text, json, html, markdown, or jsonl, with a line for each request that is judged otherwise", "text", "json", "jsonl", "html", "markdown")
-		o.log.AddFlags(f, "verbosity: 2 and more also log what the servers do")
+		command.Choose(f, &o.output, "output", "o", "text", "text, json, html, markdown, or jsonl, with a line for each request that is decided differently", "text", "json", "jsonl", "html", "markdown")
+		o.log.AddFlags(f, "verbosity: 2 and more include the logs of the servers")
 	})
 	return cmd
 }
@@ -192,9 +192,9 @@ func errNothing(count *requestlog.Count) error {
 	} else if len(count.Problems) > 0 {
 		why = count.Problems[0]
 	} else if len(count.Other) > 0 {
-		why = "there was nothing but " + count.Other[0].Reason
+		why = "the input had only " + count.Other[0].Reason
 	}
-	return errors.New("nothing could be judged: " + why)
+	return errors.New("no request could be decided: " + why)
 }
 
 func (o *replayOptions) run(ctx context.Context, streams command.Streams) error {
@@ -245,7 +245,7 @@ func (o *replayOptions) run(ctx context.Context, streams command.Streams) error 
 		return command.Refuse(streams, errNothing(&found.Input))
 	}
 	if o.log.Verbosity > 0 {
-		terminal.Fprintf(streams.Err, "judged in %s\n", view.Brief(time.Since(begin).Microseconds()))
+		terminal.Fprintf(streams.Err, "decided in %s\n", view.Brief(time.Since(begin).Microseconds()))
 	}
 	if found.Fails(replay.Gate(o.failOn)) {
 		return command.ExitStatus(command.ExitError)

@@ -37,7 +37,7 @@ func NewCluster(cmd *cobra.Command) *Cluster {
 	AddSection(cmd, "Server", func(f *pflag.FlagSet) {
 		f.StringVar(c.Flags.KubeConfig, "kubeconfig", "", "kubeconfig of the server (default as for 'gatehouse kubectl')")
 		f.StringVar(c.Flags.Context, "context", "", "context in the kubeconfig")
-		f.StringVarP(c.Flags.Namespace, "namespace", "n", "", "namespace (default that of the context)")
+		f.StringVarP(c.Flags.Namespace, "namespace", "n", "", "namespace (default from the context)")
 	})
 	Completes(cmd, "context", c.ContextNames)
 	Completes(cmd, "namespace", func() []string { return c.ObjectNames(cmd)("namespaces") })

@@ -47,7 +47,7 @@ type Configuration struct {
 type CheckConfiguration struct {
 	Exclude            []string            `json:"exclude,omitempty" doc:"patterns of files that check does not read"`
 	Skip               []string            `json:"skip,omitempty" doc:"kinds whose objects are not checked: KIND or GROUP/KIND"`
-	MissingDefinitions string              `json:"missingDefinitions,omitempty" doc:"what becomes of objects of a kind that nobody defines: error, warn or skip" enum:"error,warn,skip"`
+	MissingDefinitions string              `json:"missingDefinitions,omitempty" doc:"treatment of objects of an unknown kind: error, warn or skip" enum:"error,warn,skip"`
 	Snapshot           string              `json:"snapshot,omitempty" doc:"file of gatehouse snapshot, relative to this file"`
 	AllowUnseen        []string            `json:"allowUnseen,omitempty" doc:"resources of the cluster that need not be read; \"*\" for all"`
 	Namespace          string              `json:"namespace,omitempty" doc:"namespace of objects that name none; objects that name another one are then errors"`

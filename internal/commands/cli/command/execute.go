@@ -110,7 +110,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	case (name == "f" || name == "filename") && strings.Contains(cmd.Use, "PATH"):
 		return Usagef("files and directories are arguments here, without -f: %s PATH", cmd.CommandPath())
 	case name == "kubeconfig" && cmd.Flags().Lookup("from-cluster") != nil:
-		return Usagef("--from-cluster names the kubeconfig of the cluster to judge by: %s --from-cluster FILE", cmd.CommandPath())
+		return Usagef("--from-cluster names the kubeconfig of the cluster: %s --from-cluster FILE", cmd.CommandPath())
 	case unknown.GetSpecifiedShortnames() != "":
 		return UsageError{Err: err}
 	}

@@ -12,7 +12,7 @@ func TestUnknownFlags(t *testing.T) {
 	for _, tc := range []struct{ use, flag, want string }{
 		{"check PATH...", "-f", "files and directories are arguments here, without -f: check PATH"},
 		{"lint [PATH...]", "--filename=a", "files and directories are arguments here, without -f: lint PATH"},
-		{"check PATH...", "--kubeconfig=a", "--from-cluster names the kubeconfig of the cluster to judge by: check --from-cluster FILE"},
+		{"check PATH...", "--kubeconfig=a", "--from-cluster names the kubeconfig of the cluster: check --from-cluster FILE"},
 		{"rollout", "-f", "unknown shorthand flag: 'f' in -f"},
 		{"check PATH...", "--from-clutser=a", "unknown flag --from-clutser (did you mean --from-cluster?)"},
 		{"check PATH...", "--nothing", "unknown flag --nothing"},

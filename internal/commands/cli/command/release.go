@@ -24,7 +24,7 @@ type Release struct {
 
 // AddFlag adds --kubernetes-version. otherwise describes the default.
 func (r *Release) AddFlag(f *pflag.FlagSet, otherwise string) {
-	f.StringVar(&r.Wanted, "kubernetes-version", "", "judge as this `release` of Kubernetes, one of "+strings.Join(emulation.Releases(), ", ")+" (default "+otherwise+")")
+	f.StringVar(&r.Wanted, "kubernetes-version", "", "decide as this `release` of Kubernetes, one of "+strings.Join(emulation.Releases(), ", ")+" (default "+otherwise+")")
 }
 
 // Named returns the release of the flag, such as 1.35; empty for none.

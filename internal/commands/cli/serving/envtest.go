@@ -69,7 +69,7 @@ cache, and it is made when it is missing or of another build.`,
 		},
 	)
 	for _, c := range cmd.Commands() {
-		as.AddFlag(c.Flags(), "that of this program")
+		as.AddFlag(c.Flags(), "this program's")
 	}
 	return cmd
 }

@@ -73,7 +73,7 @@ kube-apiserver. It is for programs that start a kube-apiserver for tests, such a
 the envtest of controller-runtime: 'gatehouse envtest --help' has more.
 
 Flags of kube-apiserver that mean nothing here are accepted with a warning. A
-webhook or a policy is in force as soon as its registration is acknowledged:
+webhook or a policy is active as soon as its write is acknowledged:
 --admission-consistency is strict. Other differences are in docs/envtest.md.`
 	cmd.Example = `  # what envtest runs, in short
   kube-apiserver --etcd-servers http://127.0.0.1:2379 --cert-dir /tmp/certs \

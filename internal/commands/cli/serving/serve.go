@@ -106,7 +106,7 @@ requests and exits with 0.`,
   # a server for tests: a temporary one, on any free port
   gatehouse serve --test
 
-  # the first server of a cluster, and one that joins it
+  # the first server of a cluster, and a second server
   gatehouse serve --cluster
   gatehouse serve --join https://first:6443 --join-token-file join.token
 
@@ -157,11 +157,11 @@ requests and exits with 0.`,
 	command.AddSection(cmd, "Serving", func(f *pflag.FlagSet) {
 		f.StringVar(&s.DataDir, "data-dir", command.DataDir(), "directory for everything the server writes: etcd data, certificates, admin.kubeconfig")
 		f.StringVar(&s.BindAddress, "bind-address", d.BindAddress, "IP address to listen on")
-		f.StringVar(&s.AdvertiseAddress, "advertise-address", "", "IP address of this server in the endpoints of the service kubernetes (default that of --bind-address, or of the interface with the default route)")
+		f.StringVar(&s.AdvertiseAddress, "advertise-address", "", "IP address of this server in the endpoints of the service kubernetes (default from --bind-address, or of the interface with the default route)")
 		f.IntVar(&s.SecurePort, "secure-port", 6443, "port to listen on; 0 means any free port")
 		f.StringVar(&s.KubeconfigOut, "kubeconfig-out", "", "where to write the administrator's kubeconfig (default admin.kubeconfig in the data directory)")
-		f.IntVar(&s.MaxRequestsInFlight, "max-requests-inflight", d.MaxRequestsInFlight, "seats of priority and fairness, together with those of --max-mutating-requests-inflight; without it, maximum concurrent requests that only read: further ones get 429")
-		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", d.MaxMutatingRequestsInFlight, "seats of priority and fairness, together with those of --max-requests-inflight; without it, maximum concurrent requests that write: further ones get 429")
+		f.IntVar(&s.MaxRequestsInFlight, "max-requests-inflight", d.MaxRequestsInFlight, "seats of priority and fairness, added to --max-mutating-requests-inflight; without it, maximum concurrent requests that only read: further ones get 429")
+		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", d.MaxMutatingRequestsInFlight, "seats of priority and fairness, added to --max-requests-inflight; without it, maximum concurrent requests that write: further ones get 429")
 		f.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", d.ServiceClusterIPRange, "IP range for the cluster IPs of services")
 		f.BoolVar(&flags.allowPrivileged, "allow-privileged", true, "accept pods with privileged containers")
 		nodePorts := &s.NodePorts
@@ -172,21 +172,21 @@ requests and exits with 0.`,
 		f.IntVar(&flags.minRequestTimeout, "min-request-timeout", int(d.MinRequestTimeout/time.Second), "seconds that a watch without a timeout of its own takes at least; it takes twice that at most")
 		f.Float64Var(&s.GoawayChance, "goaway-chance", 0, "share of requests, 0.02 at most, after which an HTTP/2 connection is closed, so that clients behind a load balancer come to other servers")
 		f.DurationVar(&s.ShutdownDelay, "shutdown-delay-duration", 0, "time for which the server serves on after SIGTERM, with /readyz failing, until load balancers know")
-		f.BoolVar(&s.Console, "console", true, "serve a page for the browser at /console/; it shows a viewer what the viewer may read by the API")
+		f.BoolVar(&s.Console, "console", true, "serve a page for the browser at /console/, with the objects that the viewer may read by the API")
 		f.BoolVar(&o.test, "test", false, "a server for tests: a temporary data directory and any free port unless flags name others, no fsync, strict consistency, no breaker, no priority and fairness, and traces that say why webhooks were not called; it ends at once, and with the process that started it")
 	})
 	command.AddSection(cmd, "Log and debugging", func(f *pflag.FlagSet) {
 		o.log.AddFlags(f, "log verbosity: 0 logs warnings and errors; higher numbers log more; from 3 on the log has every request")
 		pick(f, s.Features.AddFlags,
-			[2]string{"profiling", "serve profiles at /debug/pprof/, the log verbosity at /debug/flags/v, and the latest records of the log at /debug/log, to those who may get these paths"},
+			[2]string{"profiling", "serve profiles at /debug/pprof/, the log verbosity at /debug/flags/v, and the latest records of the log at /debug/log, to users with the right to get these paths"},
 			[2]string{"contention-profiling", "with --profiling, also record where goroutines wait"},
-			[2]string{"debug-socket-path", "Unix socket that serves profiles to everybody who may open the file"},
+			[2]string{"debug-socket-path", "Unix socket that serves profiles to every user with access to the file"},
 			[2]string{"enable-priority-and-fairness", "let requests wait for seats as FlowSchemas and PriorityLevelConfigurations say, so that no user keeps out others"},
 		)
 	})
 	command.AddSection(cmd, "Version of Kubernetes", func(f *pflag.FlagSet) {
 		f.StringSliceVar(&s.EmulatedVersion, "emulated-version", nil, "release of Kubernetes to behave as, one of "+strings.Join(emulation.Releases(), ", ")+" (default the last one)")
-		f.StringSliceVar(&s.MinCompatibilityVersion, "min-compatibility-version", nil, "oldest release that reads the stored objects, and whose CEL functions new expressions may use (default the release before that of --emulated-version)")
+		f.StringSliceVar(&s.MinCompatibilityVersion, "min-compatibility-version", nil, "oldest release that reads the stored objects, and whose CEL functions new expressions may use (default the release before --emulated-version)")
 		f.StringSliceVar(&s.FeatureGates, "feature-gates", nil, "feature gates to switch: NAME=true or NAME=false")
 		command.Choose(f, &s.LaterFields, "later-fields", "", d.LaterFields, "with --emulated-version, what becomes of fields in requests that the release does not have: warn lets them count and warns, reject treats them as unknown fields, as a server of that release does, keep says nothing, as kube-apiserver", server.LaterFields...)
 		f.BoolVar(&s.EmulationForwardCompatible, "emulation-forward-compatible", false, "with --emulated-version, serve also the later versions of kinds that the release has")
@@ -199,8 +199,8 @@ requests and exits with 0.`,
 		f.StringVar(&s.JoinTokenFile, "join-token-file", "", "file with the token for --join, which only its owner may read: 'gatehouse cluster token create' prints one")
 		f.BoolVar(&s.AllowDifferentJudging, "allow-different-judging", false, "with --join, also join servers whose admission plugins, feature gates, versions or files are others")
 		f.StringVar(&s.PeerAddress, "peer-address", "", "HOST:PORT at which the other servers of the cluster reach the embedded etcd (default port 2380 of --advertise-address)")
-		f.StringVar(&s.PeerBindAddress, "peer-bind-address", "", "IP:PORT at which the embedded etcd listens for the other servers (default that of --peer-address)")
-		f.StringVar(&s.PeerCertFile, "peer-cert-file", "", "PEM file with the certificate between the servers of a cluster, for both directions (default one that the servers create)")
+		f.StringVar(&s.PeerBindAddress, "peer-bind-address", "", "IP:PORT at which the embedded etcd listens for the other servers (default from --peer-address)")
+		f.StringVar(&s.PeerCertFile, "peer-cert-file", "", "PEM file with the certificate between the servers of a cluster, for both directions (default created by the servers)")
 		f.StringVar(&s.PeerKeyFile, "peer-key-file", "", "PEM file with the key of --peer-cert-file")
 		f.StringVar(&s.PeerTrustedCAFile, "peer-trusted-ca-file", "", "PEM file with the CAs that sign the certificates of the servers of the cluster, and nothing else")
 		f.StringVar(&s.EncryptionProviderConfig, "encryption-provider-config", "", "EncryptionConfiguration file: with which keys or KMS plugins objects are encrypted in etcd")
@@ -227,7 +227,7 @@ requests and exits with 0.`,
 		f.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file with the key of --tls-cert-file")
 		pick(f, s.SecureServing.AddFlags,
 			[2]string{"tls-min-version", "lowest version of TLS that is accepted, such as VersionTLS13 (default VersionTLS12)"},
-			[2]string{"tls-cipher-suites", "cipher suites of TLS 1.2 that are accepted, by their names in Go (default those of Go)"},
+			[2]string{"tls-cipher-suites", "cipher suites of TLS 1.2 that are accepted, by their names in Go (default the list of Go)"},
 			[2]string{"http2-max-streams-per-connection", "maximum concurrent requests on one HTTP/2 connection"},
 			[2]string{"disable-http2-serving", "serve HTTP/1.1 only"},
 		)
@@ -246,9 +246,9 @@ requests and exits with 0.`,
 		f.StringSliceVar(&proxies.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", nil, "prefixes of headers with extra fields of the caller (default X-Remote-Extra-)")
 	})
 	command.AddSection(cmd, "Tokens of service accounts", func(f *pflag.FlagSet) {
-		f.StringArrayVar(&s.ServiceAccountIssuers, "service-account-issuer", nil, "issuers of tokens that are accepted; the first one is that of new tokens, and an https URL is described at /.well-known/openid-configuration; may be repeated (default https://kubernetes.default.svc.cluster.local)")
+		f.StringArrayVar(&s.ServiceAccountIssuers, "service-account-issuer", nil, "issuers of tokens that are accepted; the first one issues new tokens, and an https URL is described at /.well-known/openid-configuration; may be repeated (default https://kubernetes.default.svc.cluster.local)")
 		f.StringArrayVar(&s.ServiceAccountKeyFiles, "service-account-key-file", nil, "PEM file with public keys or certificates that verify tokens, in addition to the signing key; may be repeated")
-		f.StringVar(&s.ServiceAccountSigningKeyFile, "service-account-signing-key-file", "", "PEM file with the key that signs tokens (default one that the server creates)")
+		f.StringVar(&s.ServiceAccountSigningKeyFile, "service-account-signing-key-file", "", "PEM file with the key that signs tokens (default created by the server)")
 		f.StringVar(&s.ServiceAccountSigningEndpoint, "service-account-signing-endpoint", "", "socket of an external signer of tokens, instead of key files")
 		f.DurationVar(&s.ServiceAccountMaxTokenExpiration, "service-account-max-token-expiration", 0, "how long a token may be valid; tokens that are asked for longer are valid for this time (default no limit)")
 		f.BoolVar(&flags.extendTokens, "service-account-extend-token-expiration", true, "let a token of a pod be valid for a year although the pod reads that it is valid for an hour")
@@ -260,17 +260,17 @@ requests and exits with 0.`,
 		f.Lookup("authorization-mode").Usage = "authorizers to ask, in this order, unless --authorization-config names others: RBAC, Node, Webhook, ABAC, AlwaysAllow or AlwaysDeny"
 	})
 	command.AddSection(cmd, "Admission", func(f *pflag.FlagSet) {
-		f.StringSliceVar(&s.AdmissionControl, "admission-control", nil, "admission plugins to run, in this order (default those of kube-apiserver, Initializers and GenericAdmissionWebhook)")
+		f.StringSliceVar(&s.AdmissionControl, "admission-control", nil, "admission plugins to run, in this order (default as in kube-apiserver, with Initializers and GenericAdmissionWebhook)")
 		f.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to run in addition to the default ones")
 		f.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to turn off")
 		f.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "AdmissionConfiguration file: configurations of plugins, credentials for webhooks, directories of manifests, and exclusion rules")
 		plugins.AddFlags(f)
-		f.StringVar(&s.ProxyClientCertFile, "proxy-client-cert-file", "", "PEM file with the client certificate for aggregated servers (default one that the server creates), and for external hooks (v1alpha1) without a user in the configuration file")
+		f.StringVar(&s.ProxyClientCertFile, "proxy-client-cert-file", "", "PEM file with the client certificate for aggregated servers (default created by the server), and for external hooks (v1alpha1) without a user in the configuration file")
 		f.StringVar(&s.ProxyClientKeyFile, "proxy-client-key-file", "", "PEM file with the key of --proxy-client-cert-file")
 		f.StringSliceVar(&s.RuntimeConfig, "runtime-config", nil, "API versions to switch on or off: admissionregistration.k8s.io/v1alpha1=false or /v1beta1=false (default both on); /v1beta1=true adds MutatingAdmissionPolicy to v1beta1; extensions/v1beta1=true, apps/v1beta1=true or apps/v1beta2=true (default all off); a version that kube-apiserver has and does not serve by default, such as resource.k8s.io/v1beta2=true, or one resource of it; api/all=true, api/beta=true or api/alpha=true for all of these versions; api/legacy=true switches on extensions/v1beta1, apps/v1beta1 and apps/v1beta2, and OpenAPI where clients of 2017 read it")
 		f.DurationVar(&s.AdmissionRefreshInterval, "admission-refresh-interval", d.AdmissionRefreshInterval, "how often the server reads registrations")
 		f.DurationVar(&s.AdmissionMaxStaleness, "admission-max-staleness", d.AdmissionMaxStaleness, "maximum age of the last read of registrations; the server refuses writes when it is older")
-		f.StringVar(&s.AdmissionConsistency, "admission-consistency", d.AdmissionConsistency, "when a registration is in force on every server. bounded: within 1.25 refresh intervals; strict: as soon as its write is acknowledged")
+		f.StringVar(&s.AdmissionConsistency, "admission-consistency", d.AdmissionConsistency, "when a registration takes effect on every server. bounded: within 1.25 refresh intervals; strict: as soon as its write is acknowledged")
 		f.StringVar(&s.AdmissionWebhookBreaker, "admission-webhook-breaker", d.AdmissionWebhookBreaker, "failures that count: after five in a row the server does not call a webhook server until it answers again. connect: failed connections; timeout: also calls that time out; off: none")
 		f.IntVar(&s.AdmissionWebhookMaxInFlight, "admission-webhook-max-inflight", d.AdmissionWebhookMaxInFlight, "maximum concurrent calls to one webhook server; further calls wait; a call fails immediately if it cannot meet its deadline")
 		f.StringArrayVar(&s.ServiceAddresses, "service-address", nil, "address of a service whose webhook or aggregated server runs elsewhere, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
@@ -284,7 +284,7 @@ requests and exits with 0.`,
 		command.Completes(cmd, flag, server.PluginNames)
 	}
 	command.AddSection(cmd, "Controllers", func(f *pflag.FlagSet) {
-		f.StringSliceVar(&s.Controllers, "controllers", []string{"*"}, "controllers to run: * for those that run by default, +NAME or -NAME to change that, only the given names, or -* for none; docs/controllers.md has the names")
+		f.StringSliceVar(&s.Controllers, "controllers", []string{"*"}, "controllers to run: * for the default list, +NAME or -NAME to change that, only the given names, or -* for none; docs/controllers.md has the names")
 		f.IntVar(&s.FakeNodes, "fake-nodes", 0, "number of simulated nodes, for tests: pods are bound to them and become ready without a container; annotations gatehouse.dev/fake-outcome (Succeeded, Failed, Running) and gatehouse.dev/fake-runtime of a pod say how and when it ends")
 	})
 	command.AddSection(cmd, "Audit", sorted(s.Audit.AddFlags))

@@ -34,15 +34,15 @@ func NewWebhook(streams command.Streams) *cobra.Command {
 for a cluster whose API server does not run them and cannot be configured to.
 
 The command makes its certificate, registers the webhooks in the cluster, and
-judges what the cluster sends. It reads what the plugins need by watches. The
-same address serves /healthz, /readyz and /metrics. On SIGTERM it finishes the
+answers its reviews. It watches the objects that the plugins need. The same
+address serves /healthz, /readyz and /metrics. On SIGTERM it finishes the
 reviews in progress and exits with 0. The registrations stay: delete them with
   kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration \
     ` + webhook.RegistrationName + `
 
-The credentials of the kubeconfig need the rights to read what the plugins read,
-to write the two registrations, and, for plugins that ask what users may do, to
-create SubjectAccessReviews.`,
+The credentials of the kubeconfig need the rights to read the objects that the
+plugins need, to write the two webhook configurations, and, for plugins that
+check the rights of users, to create SubjectAccessReviews.`,
 		Example: `  # limits and pod security for the cluster of the current context
   gatehouse webhook --plugins=LimitRanger,PodSecurity --bind-address 192.0.2.7
 
@@ -77,13 +77,13 @@ create SubjectAccessReviews.`,
 		f.StringVar(&o.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on")
 		f.IntVar(&o.Port, "secure-port", 0, "port to listen on; 0 means any free port")
 		f.StringVar(&o.Service, "service", "", "service in front of this server, as NAMESPACE/NAME; it must have port 443")
-		f.StringVar(&o.URL, "url", "", "URL at which the cluster reaches this server (default that of --bind-address and --secure-port)")
+		f.StringVar(&o.URL, "url", "", "URL at which the cluster reaches this server (default from --bind-address and --secure-port)")
 		f.StringVar(&o.CertDir, "cert-dir", "", "directory that keeps the certificate, tls.crt and tls.key (default a new certificate at each start)")
 	})
 	command.AddSection(cmd, "Registrations", func(f *pflag.FlagSet) {
 		f.BoolVar(&o.print, "print", false, "print the registrations and exit, without registering anything")
-		f.StringSliceVar(&o.ExcludeNamespaces, "exclude-namespaces", []string{"kube-system", "kube-node-lease"}, "namespaces whose requests are not judged; the namespace of --service is one of them")
-		f.StringVar(&o.failurePolicy, "failure-policy", "Fail", "what the cluster does with a request that this server does not answer: Fail or Ignore")
+		f.StringSliceVar(&o.ExcludeNamespaces, "exclude-namespaces", []string{"kube-system", "kube-node-lease"}, "namespaces whose requests skip these webhooks; the namespace of --service is one of them")
+		f.StringVar(&o.failurePolicy, "failure-policy", "Fail", "failure policy of the webhooks, for requests without an answer of this server: Fail or Ignore")
 		f.DurationVar(&o.Timeout, "timeout", 10*time.Second, "how long the cluster waits for an answer, between 1s and 30s")
 	})
 	command.AddSection(cmd, "Log", func(f *pflag.FlagSet) {

@@ -29,7 +29,7 @@ func NewBackup(streams command.Streams) *cobra.Command {
 		Long: `Save the data of a server to a file, while the server runs or when it does not,
 and restore them. A backup has all objects of one moment, and the server's
 certificate authorities and keys: kubeconfigs and tokens stay valid after a
-restore. Keep it as you keep those: who can read a backup can act as any user.
+restore. Keep it as safe as the keys: its reader can act as any user.
 
 The commands work on the server of --data-dir, on the machine of that server and
 as its user or as root. A server with --etcd-servers has its data elsewhere:
@@ -94,12 +94,12 @@ func newBackupSave(streams command.Streams) *cobra.Command {
 		Short: "Save the data of a server to a file",
 		Long: `Save the data of a server to a new file: FILE, standard output for -, or by
 default a file in the backup directory whose name has the time. The server may
-run: it goes on to serve, and the backup has everything that it acknowledged
+run: it continues to serve, and the backup has every write that it acknowledged
 before. When no server runs, the command works on a copy of the data, in TMPDIR.
 
 FILE appears when all of it is on the disk. 128 MiB of the disk stay free.
 
-What is encrypted in etcd is encrypted in the backup. The key is left out: keep
+Objects that are encrypted in etcd are encrypted in the backup. The key is left out: keep
 it elsewhere, or add it by --with-encryption-key.`,
 		Example: `  # to the backup directory
   gatehouse backup save
@@ -117,7 +117,7 @@ it elsewhere, or add it by --with-encryption-key.`,
 	}
 	o.place(cmd, true)
 	command.AddSection(cmd, "What", func(f *pflag.FlagSet) {
-		f.BoolVar(&o.withKey, "with-encryption-key", false, "put the keys of 'gatehouse secrets-encryption' into the backup; a user who has the file can then read the Secrets in it")
+		f.BoolVar(&o.withKey, "with-encryption-key", false, "put the keys of 'gatehouse secrets-encryption' into the backup; the file then gives access to its Secrets")
 	})
 	return cmd
 }
@@ -277,16 +277,16 @@ func newBackupRestore(streams command.Streams) *cobra.Command {
 	o := &backupOptions{}
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Replace the data of a server by those of a backup",
-		Long: `Replace the data of a server by those of a backup. The server must not run. The
+		Short: "Replace the data of a server by a backup",
+		Long: `Replace the data of a server by a backup. The server must not run. The
 data directory may be new. FILE is a path, the name of a file in the backup
 directory, or - for standard input.
 
 The replaced data stay in a directory whose name begins with before-restore-.
-When the command is killed, the data are those of before, or the next start of
-the server completes the restore: no server serves anything else.
+When the command is killed, the server has its old data, or its next start
+completes the restore: no server serves anything else.
 
-Revisions of the restored data begin far above those of the replaced data.
+Revisions of the restored data begin far above the old revisions.
 Clients that watch get 410 and read everything again, by themselves.`,
 		Example: `  # with the server of this folder stopped
   gatehouse backup restore gatehouse-20260102T150405.000Z.tar
@@ -316,7 +316,7 @@ func (o *backupOptions) restore(from io.Reader, out io.Writer) error {
 	}
 	terminal.Fprintf(out, `Start the server now. Its clients read everything again by themselves.
 Servers that keep data derived from this one, such as aggregated API servers and
-controllers that store what they have seen, may have to be restored or restarted.
+controllers with stored state, may have to be restored or restarted.
 `)
 	return nil
 }

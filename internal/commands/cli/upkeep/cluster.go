@@ -42,7 +42,7 @@ import (
 func NewCluster(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Let servers join, and look after those that share an etcd",
+		Short: "Let servers join a cluster, and operate its members",
 		Long: `Let servers join the cluster of a first one, see how its members are, remove
 one, and recover when a majority is lost for good.
 
@@ -57,7 +57,7 @@ as root.`,
   # on each of them
   gatehouse serve --join https://first:6443 --join-token-file join.token
 
-  # who is there?
+  # list the members
   gatehouse cluster status`,
 	}
 	token := command.Group(&cobra.Command{Use: "token", Short: "Make, list and revoke the tokens by which servers join"},
@@ -70,11 +70,11 @@ tokens themselves are not stored.`, streams, (*cluster).listTokens),
 	return interruptible(command.Group(cmd, token,
 		newClusterCommand("status", "Show the members and how they are", `Show the members of the cluster: which one leads, how many entries of the log a
 member has yet to take in, how large its database is, and by which revision of
-the registrations its server judges requests. It names each certificate of a
+the registrations its server decides requests. It names each certificate of a
 server that expires within 30 days. The exit code is 1 when a member does not
 answer.`, streams, (*cluster).status),
-		newClusterCommand("remove MEMBER", "Take a member out, also one that is dead", `Take a member out of the cluster, by its name or ID, also one that is dead. Its
-server ends, and can join again with an empty data directory and a new token.
+		newClusterCommand("remove MEMBER", "Remove a member, also a dead one", `Remove a member from the cluster, by its name or ID, also a dead one. Its server
+ends, and can join again with an empty data directory and a new token.
 The command refuses to leave a cluster without a majority that answers.`, streams, (*cluster).remove),
 		newClusterRotateKeys(streams),
 		newClusterRecover(streams)))
@@ -102,7 +102,7 @@ func newClusterCommand(use, short, long string, streams command.Streams, run fun
 	}
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
 		if state, err := members.ReadState(c.dataDir); err != nil || state == nil {
-			return cmp.Or(err, fmt.Errorf("data directory %s is not that of a server of a cluster: start the server with --cluster or --join", c.dataDir))
+			return cmp.Or(err, fmt.Errorf("data directory %s does not belong to a server of a cluster: start the server with --cluster or --join", c.dataDir))
 		}
 		end, err := c.open(cmd.Context())
 		switch {
@@ -247,7 +247,7 @@ func writeJSON(out io.Writer, value any) error {
 func (c *cluster) revoke(ctx context.Context, args []string) error {
 	there, err := c.tokens().Revoke(ctx, args[0])
 	if err == nil && !there {
-		err = fmt.Errorf("there is no token %s: 'gatehouse cluster token list' lists those that are good", args[0])
+		err = fmt.Errorf("there is no token %s: 'gatehouse cluster token list' lists the valid tokens", args[0])
 	}
 	if err != nil {
 		return err
@@ -413,7 +413,7 @@ func (c *cluster) print(all []member) error {
 		terminal.Fprintf(c.out, "\nThe keys of the cluster are being replaced, in phase %s: run 'gatehouse cluster rotate-keys --resume'.\n", phases[auth.Phase(phase)])
 	}
 	if voters%2 == 0 {
-		terminal.Fprintf(c.out, "\n%d members bear the loss of no more of them than %d would: let another server join, or remove one.\n", voters, voters-1)
+		terminal.Fprintf(c.out, "\n%d members tolerate no more failed members than %d: let another server join, or remove one.\n", voters, voters-1)
 	}
 	return nil
 }
@@ -443,7 +443,7 @@ func (c *cluster) remove(ctx context.Context, args []string) error {
 		return fmt.Errorf("%s is the only member: a cluster needs one", gone.name())
 	}
 	if gone.Role == "member" && answer <= voters/2 {
-		return fmt.Errorf("without %s, %d of %s would answer, less than a majority: start the others first, or remove one of those that are down", gone.name(), answer, report.Count(voters, "member"))
+		return fmt.Errorf("without %s, %d of %s would answer, less than a majority: start the others first, or remove a stopped one", gone.name(), answer, report.Count(voters, "member"))
 	}
 	id, err := strconv.ParseUint(gone.ID, 16, 64)
 	if err != nil {
@@ -457,7 +457,7 @@ func (c *cluster) remove(ctx context.Context, args []string) error {
 		return fmt.Errorf("%s is removed, and the record of its key could not be deleted: %w", gone.name(), err)
 	}
 	terminal.Fprintf(c.out, `removed %s; its server ends if it runs, and the others refuse its keys.
-Its disk still has all objects, and in pki the keys of the cluster's authorities: %s.
+Its disk still has all objects, and in pki the keys of the cluster's CAs: %s.
 If the disk leaves your hands, replace these keys: gatehouse cluster rotate-keys --finish --end-tokens
 `, gone.name(), strings.Join(diskKeys, ", "))
 	return nil
@@ -499,7 +499,7 @@ restore' is the other way: it goes back to a backup.`,
 func recoverCluster(ctx context.Context, dataDir string, yes bool, streams command.Streams) error {
 	state, err := members.ReadState(dataDir)
 	if err != nil || state == nil {
-		return cmp.Or(err, fmt.Errorf("data directory %s is not that of a server of a cluster", dataDir))
+		return cmp.Or(err, fmt.Errorf("data directory %s does not belong to a server of a cluster", dataDir))
 	}
 	dir := filepath.Join(dataDir, "etcd")
 	if !etcd.HasData(dir) {

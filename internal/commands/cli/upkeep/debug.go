@@ -22,13 +22,13 @@ func NewDebug(streams command.Streams) *cobra.Command {
 	return interruptible(command.Group(&cobra.Command{
 		Use:   "debug",
 		Short: "Look inside a server",
-		Long: `Look inside a server that does not do what it should. A server also has pages
-for that: /debug/pprof/, /debug/flags/v, /debug/log, /statusz, /flagz,
+		Long: `Look inside a server that misbehaves. A server also has pages for that:
+ /debug/pprof/, /debug/flags/v, /debug/log, /statusz, /flagz,
 /readyz?verbose and /metrics.`,
-		Example: `  # gather what is needed to find a fault
+		Example: `  # gather the data for a bug report
   gatehouse debug bundle
 
-  # what the server says about itself
+  # the server's own status
   gatehouse kubectl get --raw /statusz`,
 	}, newDebugBundle(streams)))
 }
@@ -45,7 +45,7 @@ func newDebugBundle(streams command.Streams) *cobra.Command {
 	o := &bundleOptions{}
 	cmd := &cobra.Command{
 		Use:   "bundle",
-		Short: "Gather in one file what is needed to find a fault of a server",
+		Short: "Gather the data for a bug report in one file",
 		Long: `Write one file, to attach to a report of a fault: the latest log of the server, its
 metrics, profiles, flags, health and versions, the registrations of webhooks,
 policies and initializers, which server enforces them, the objects of API priority
@@ -53,13 +53,13 @@ and fairness, and the traces of the latest requests without what webhooks change
 
 The file has no secrets: no Secret and no ConfigMap is read, and tokens, keys and
 passwords are taken out of texts. It has names: of users, namespaces, objects and
-hosts. Read it before you pass it on; bundle.txt in it lists what it has.
+hosts. Read it before you pass it on; bundle.txt in it lists its parts.
 
 Each part is bounded in size and time. A part that cannot be read, because the
 server does not answer, does not know it, or the rights are missing, is left out,
-and bundle.txt says why. Of several servers the command reads the one that the
-kubeconfig names. Only /metrics, profiles and the log need rights on paths that a
-user who may read the objects does not have; admin.kubeconfig has all.`,
+and bundle.txt says why. The command reads one server, the server of the
+kubeconfig. /metrics, profiles and the log also need rights on these paths;
+admin.kubeconfig has all.`,
 		Example: `  # of the server of this folder
   gatehouse debug bundle
 

@@ -24,12 +24,12 @@ import (
 func NewEtcd(streams command.Streams) *cobra.Command {
 	return interruptible(command.Group(&cobra.Command{
 		Use:   "etcd",
-		Short: "Look after the etcd of a server: status, defrag, alarms",
-		Long: `Look after the etcd of a server. The commands work on the embedded etcd of the
+		Short: "Operate the etcd of a server: status, defrag, alarms",
+		Long: `Operate the etcd of a server. The commands work on the embedded etcd of the
 running server of --data-dir, on the machine of that server and as its user or
 as root; or, with --etcd-servers, on another etcd.
 
-A server looks after its embedded etcd by itself: it compacts the history, makes
+A server maintains its embedded etcd by itself: it compacts the history, makes
 the database smaller when that is worth a short pause, and takes back the alarm
 of a full database when there is room again.`,
 		Example: `  # how large is the database, and how much of it is in use?
@@ -39,11 +39,11 @@ of a full database when there is room again.`,
   etcdctl --endpoints "$(gatehouse etcd endpoints)" endpoint health`,
 	},
 		newEtcdCommand("status", "Show the members of the etcd, their databases and alarms", `Show the members of the etcd, how large their databases are, how much of them is
-in use, and their alarms. SIZE less IN USE is what 'gatehouse etcd defrag' gives
-back to the disk.`, streams, (*maintenance).status),
-		newEtcdCommand("defrag", "Make the database as small as what is in use", `Make the database as small as what is in use, on one member of the etcd after
-the other. A member answers nothing meanwhile: about 2 s for each 100 MiB in use
-on a very busy machine. The disk needs room for a copy of what is in use.`, streams, (*maintenance).defrag),
+in use, and their alarms. 'gatehouse etcd defrag' gives SIZE less IN USE back to
+the disk.`, streams, (*maintenance).status),
+		newEtcdCommand("defrag", "Shrink the database to the space in use", `Shrink the database to the space in use, on one member of the etcd after the
+other. A member answers nothing meanwhile: about 2 s for each 100 MiB in use
+on a very busy machine. The disk needs room for a copy of the space in use.`, streams, (*maintenance).defrag),
 		command.Group(&cobra.Command{Use: "alarm", Short: "List and take back the alarms of an etcd"},
 			newEtcdCommand("list", "List the alarms", "", streams, (*maintenance).listAlarms),
 			newEtcdCommand("disarm", "Take back all alarms", `Take back all alarms. An etcd whose database has reached its quota raises the
@@ -51,8 +51,8 @@ alarm NOSPACE and accepts only deletions, until somebody makes the database
 smaller (gatehouse etcd defrag) or the quota larger, and takes the alarm back.
 The server does both for its embedded etcd.`, streams, (*maintenance).disarm)),
 		newEtcdCommand("endpoints", "Print the endpoints of the etcd, for etcdctl", `Print the endpoints of the members of the etcd, separated by commas, as etcdctl
-takes them. That of an embedded etcd is a socket that changes with each start of
-the server.`, streams, (*maintenance).endpoints)))
+takes them. The endpoint of an embedded etcd is a socket that changes with each
+start of the server.`, streams, (*maintenance).endpoints)))
 }
 
 // maintenance is a command on an etcd.

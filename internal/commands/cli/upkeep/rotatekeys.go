@@ -35,7 +35,7 @@ const (
 )
 
 func newClusterRotateKeys(streams command.Streams) *cobra.Command {
-	return newClusterCommand(rotateKeysUse, "Replace the keys of the cluster's authorities", `Replace the keys that the disk of each server has: the certificate authority, the
+	return newClusterCommand(rotateKeysUse, "Replace the keys of the cluster's CAs", `Replace the keys that the disk of each server has: the certificate authority, the
 key of service account tokens, the front-proxy CA and the CA of the members. The
 servers replace them while they run, without an interruption. They trust the new
 keys first, then sign with them, and end the trust in the old ones with --finish.
@@ -208,7 +208,7 @@ func (c *cluster) endJoinTokens(ctx context.Context) error {
 
 func (c *cluster) replaceKubeconfigs(then string) {
 	terminal.Fprintf(c.out, `
-The ConfigMaps kube-root-ca.crt have the new authority, and so has admin.kubeconfig in the data directory of each server.
+The ConfigMaps kube-root-ca.crt have the new CA, and so has admin.kubeconfig in the data directory of each server.
 Replace these%s:
   - copies of admin.kubeconfig
   - kubeconfigs with a client certificate of a CertificateSigningRequest
@@ -227,7 +227,7 @@ func (c *cluster) endRotation(ctx context.Context, r *auth.Rotation, key string)
 		return err
 	}
 	if err := c.forgetCallers(call); err != nil {
-		return fmt.Errorf("the authorities that aggregated servers trust: %w; run the command again", err)
+		return fmt.Errorf("the CAs that aggregated servers trust: %w; run the command again", err)
 	}
 	if r.EndTokens {
 		if err := renewKeptTokens(c.out, call); err != nil {
@@ -244,7 +244,7 @@ func (c *cluster) endRotation(ctx context.Context, r *auth.Rotation, key string)
 		c.replaceKubeconfigs("; the old ones are refused from now on")
 		terminal.Fprintf(c.out, `
 Restart these servers, one after the other: %s.
-Until then, their connections to other members trust the old authority. Then run 'gatehouse cluster rotate-keys --resume'.
+Until then, their connections to other members trust the old CA. Then run 'gatehouse cluster rotate-keys --resume'.
 `, strings.Join(restart, ", "))
 		return nil
 	}

@@ -27,21 +27,21 @@ func NewSecretsEncryption(streams command.Streams) *cobra.Command {
 		Short: "Encrypt the Secrets in the etcd of a server",
 		Long: `Encrypt the Secrets in the etcd of a server. The key is in the data directory,
 in encryption/config.yaml, which only the user of the server may read. Keep a
-copy elsewhere: without the key nobody can read the Secrets, and a backup does
+copy elsewhere: the Secrets cannot be read without the key, and a backup does
 not have it unless 'gatehouse backup save --with-encryption-key' made it.
 
 The commands work while the server runs, on its machine and as its user or as
 root. Each may be killed at any moment and run again. Servers that share an etcd
 (--etcd-servers, or --cluster and --join) need the same file of
 --encryption-provider-config instead; status and rotate work with them, too.`,
-		Example: `  # encrypt what is written from now on, and what is stored
+		Example: `  # encrypt new and stored Secrets
   gatehouse secrets-encryption enable
 
   # with a new key
   gatehouse secrets-encryption rotate`,
 	},
-		newSecretsEncryptionCommand("enable", "Encrypt all Secrets, and make a key if there is none", `Make a key, have the server use it, and encrypt all stored Secrets. What was
-stored in clear stays in the history of etcd for some minutes, and in its log and
+		newSecretsEncryptionCommand("enable", "Encrypt all Secrets, and make a key if there is none", `Make a key, have the server use it, and encrypt all stored Secrets. The
+plain text stays in the history of etcd for some minutes, and in its log and
 in free parts of its database until these are used again.`, streams, (*secretsEncryption).enable),
 		newSecretsEncryptionCommand("rotate", "Encrypt all Secrets with a new key", `Make a new key, have the server use it, and encrypt all stored Secrets with it.
 A rotation that was interrupted is completed, without another new key. The key of
@@ -142,7 +142,7 @@ func (o *secretsEncryption) rotate(ctx context.Context) error {
 		total += n
 	}
 	if counts[newest] < total {
-		terminal.Fprintf(o.out, "completing what was interrupted: %s not encrypted with %s\n", report.Count(total-counts[newest], "Secret"), newest)
+		terminal.Fprintf(o.out, "completing the interrupted command: %s not encrypted with %s\n", report.Count(total-counts[newest], "Secret"), newest)
 	} else if err := o.addKey(counts); err != nil {
 		return err
 	}

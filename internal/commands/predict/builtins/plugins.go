@@ -64,9 +64,9 @@ type room struct {
 	made  map[string]apiadmission.Interface
 }
 
-// nobody denies everything. It is used when the rights of the user cannot be read; the verdicts of plugins that need
+// deniesAll denies every access. It is used when the rights of the user cannot be read; the verdicts of plugins that need
 // them are then unknown.
-var nobody = authorizerfactory.NewAlwaysDenyAuthorizer()
+var deniesAll = authorizerfactory.NewAlwaysDenyAuthorizer()
 
 // patience is the timeout for the cluster's response to a read of a plugin.
 const patience = 30 * time.Second
@@ -130,7 +130,7 @@ func assumed(release string, flags *Flags) string {
 		missing = append(missing, "--admission-control-config-file")
 	}
 	as := emulation.Behaves("v" + emulation.Release)
-	note := "compiled-in plugins judge as in Kubernetes " + as
+	note := "built-in plugins decide as in Kubernetes " + as
 	if release != as && (!emulation.Emulates() || !strings.HasPrefix(release, as+".")) {
 		note += ", and the cluster runs " + release
 	}
@@ -223,14 +223,14 @@ func (c *judging) plugin(ctx context.Context, name, namespace string) (apiadmiss
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(r.client, 0, informers.WithNamespace(namespace))
 	made, err := plugins.New(name, plugins.Options{
-		Client: r.client, Informers: factory, Authorizer: nobody, Mapper: meta.NewDefaultRESTMapper(nil),
+		Client: r.client, Informers: factory, Authorizer: deniesAll, Mapper: meta.NewDefaultRESTMapper(nil),
 		Version: catalog.EffectiveVersion(), Stopped: c.ctx.Done(), Configuration: c.configuration.Raw,
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	factory.StartWithContext(r.ended)
-	waiting, cancel := context.WithTimeoutCause(r.ended, patience, errors.New("the cluster does not answer what the plugin reads"))
+	waiting, cancel := context.WithTimeoutCause(r.ended, patience, errors.New("the cluster does not answer the reads of the plugin"))
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	synced := factory.WaitForCacheSyncWithContext(waiting)

@@ -217,7 +217,7 @@ func (r *run) noteOld() {
 			continue
 		}
 		if n++; n <= mostLeftOut {
-			r.report.Notes = append(r.report.Notes, fmt.Sprintf("the version before: %s:%d: %s could not be made, so that it is judged as new: %s",
+			r.report.Notes = append(r.report.Notes, fmt.Sprintf("the version before: %s:%d: %s could not be created, so that it is checked as new: %s",
 				t.object.File, t.object.Line, report.Title(t.sent.GetKind(), t.namespace, t.name), t.leftOut))
 		}
 	}

@@ -258,7 +258,7 @@ func (r *Report) notChecked(t *task, why string) {
 
 // duplicate warns about an object that occurs twice in the files.
 func (r *Report) duplicate(t, first *task) {
-	r.warn(t, ruleDuplicate, "metadata.name", fmt.Sprintf("the same object is at %s:%d, too: each was checked as if it were the only one, and the last one that is applied wins", first.object.File, first.object.Line))
+	r.warn(t, ruleDuplicate, "metadata.name", fmt.Sprintf("the same object is at %s:%d, too: each was checked alone, and the last applied one wins", first.object.File, first.object.Line))
 }
 
 // judged adds the server's response to an object to the report.

@@ -89,7 +89,7 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 	w := &World{
 		cluster: c,
 		Kinds:   kinds, Hidden: map[registration.Source]string{}, Stored: c.stored, Namespace: c.namespace, Params: clusterParams{c},
-		UserUnknown: "the user is not known: name one with --as", RightsUnknown: "cannot ask the server what the user may do",
+		UserUnknown: "the user is not known: name one with --as", RightsUnknown: "cannot ask the server for the rights of the user",
 		Notes: []string{WithoutPlugins},
 	}
 	if kinds.incomplete != "" {
@@ -111,7 +111,7 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 }
 
 // WithoutPlugins is a note of plans without built-in admission plugins.
-const WithoutPlugins = "compiled-in plugins of the server are not part of this plan"
+const WithoutPlugins = "built-in plugins of the server are not part of this plan"
 
 // Caller returns the user of config as the cluster authenticates it, nil if the cluster does not tell.
 func Caller(ctx context.Context, config *rest.Config) user.Info {

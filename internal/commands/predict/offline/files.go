@@ -204,7 +204,7 @@ func assemble(set *manifests.Set, skipped *[]string) (*World, error) {
 	all := set.Objects
 	f := &files{namespaces: map[string]*corev1.Namespace{}, kinds: Builtin(), written: map[lint.Object]lint.Written{}}
 	w := &World{
-		Kinds: f.kinds, RightsUnknown: "what the user may do is not in files", UserUnknown: "the user is not known: name one with --as",
+		Kinds: f.kinds, RightsUnknown: "files do not have the rights of the user", UserUnknown: "the user is not known: name one with --as",
 		files: f,
 	}
 	pass := func(err error) error {
@@ -257,7 +257,7 @@ func assemble(set *manifests.Set, skipped *[]string) (*World, error) {
 	if w.Registrations.Local, err = snapshot.NewLocal(f.static, nil); err != nil {
 		return nil, err
 	}
-	w.Notes = append(w.Notes, "compiled-in plugins of the server are not part of this plan: files do not list them")
+	w.Notes = append(w.Notes, "built-in plugins of the server are not part of this plan: files do not list them")
 	w.Namespace = f.namespace
 	w.Params = f
 	w.Stored = f.find

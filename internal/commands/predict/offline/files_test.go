@@ -127,7 +127,7 @@ func TestPoliciesOfFilesSayWhatTheyLack(t *testing.T) {
 			more: "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {a: b}}\n",
 		},
 		{name: "user", spec: `validations: [{expression: "request.userInfo.username == 'a'"}]`, effect: plan.Undecided, says: "name one with --as"},
-		{name: "rights", spec: `validations: [{expression: "authorizer.path('/').check('get').allowed()"}]`, effect: plan.Undecided, says: "what the user may do is not in files"},
+		{name: "rights", spec: `validations: [{expression: "authorizer.path('/').check('get').allowed()"}]`, effect: plan.Undecided, says: "files do not have the rights of the user"},
 		{
 			name: "param", spec: `paramKind: {apiVersion: v1, kind: ConfigMap}, validations: [{expression: "true"}]`,
 			binding: ", paramRef: {name: p, namespace: q, parameterNotFoundAction: Deny}", effect: plan.Undecided, says: "no file has ConfigMap q/p",

@@ -249,7 +249,7 @@ spec: {containers: [{name: c, image: i}]}
 		{"a caller who may patch", limited, "UPDATE", configMap("there"), &user.DefaultInfo{Name: "reader"}, offline.OwnAccess, "", "", ""},
 		{"another user without the right", admin, "CREATE", configMap("new"), ada, offline.UserAccess, `User "ada" cannot create resource "configmaps"`, "Authorization", ""},
 		{"the other user, whose rights are not asked for", admin, "CREATE", configMap("new"), ada, offline.NoAccess, "", "", ""},
-		{"another user, of whom the caller may not ask", limited, "CREATE", configMap("new"), ada, offline.UserAccess, "", "", "the cluster does not say what the user may do"},
+		{"another user, of whom the caller may not ask", limited, "CREATE", configMap("new"), ada, offline.UserAccess, "", "", "the rights of the user are unknown"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			operation, resource, _ := strings.Cut(tc.operation, " ")

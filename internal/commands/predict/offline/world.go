@@ -164,7 +164,7 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 		notes = append(notes, fmt.Sprintf("%s has no known subresource %s", q.Kind.Resource.Resource, q.Subresource))
 	}
 	if q.Kind.Guessed {
-		notes = append(notes, fmt.Sprintf("the kind %s of %s is not known: assuming the namespaced resource %s. If an aggregated server has it, that server judges it, by its own plugins, too",
+		notes = append(notes, fmt.Sprintf("the kind %s of %s is not known: assuming the namespaced resource %s. If an aggregated server has it, that server's own plugins decide, too",
 			q.Kind.Kind.Kind, q.Kind.Kind.GroupVersion(), q.Kind.Resource.Resource))
 	}
 	attributes, err := w.decoded(q, sent, object, old)

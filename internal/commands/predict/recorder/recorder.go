@@ -320,7 +320,7 @@ func (r *Recorder) write(stopped <-chan struct{}) (err error) {
 			}
 		}
 	}
-	return fmt.Errorf("writing what is recorded: %w", err)
+	return fmt.Errorf("writing the recorded requests: %w", err)
 }
 
 // one writes one request.

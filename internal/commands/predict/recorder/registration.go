@@ -137,7 +137,7 @@ func (r *registration) create(ctx context.Context) (err error) {
 }
 
 // errRemoved ends a recorder whose webhook configuration was deleted.
-var errRemoved = fmt.Errorf("%w, which is that of the recorder", temporary.ErrRemoved)
+var errRemoved = fmt.Errorf("%w, the webhook of the recorder", temporary.ErrRemoved)
 
 // renew extends the webhook configuration by another term.
 func (r *registration) renew(ctx context.Context) error {
@@ -175,7 +175,7 @@ func (r *registration) sweep(ctx context.Context) ([]string, error) {
 	hooks := r.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	list, err := hooks.List(ctx, metav1.ListOptions{LabelSelector: recorderLabel + "=true"})
 	if err != nil {
-		return nil, fmt.Errorf("looking for what other recorders have left: %w", err)
+		return nil, fmt.Errorf("looking for registrations of other recorders: %w", err)
 	}
 	var gone []string
 	for i := range list.Items {

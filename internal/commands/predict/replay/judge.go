@@ -113,7 +113,7 @@ func prepare(q *requestlog.Request) (*prepared, error) {
 		return nil, unjudged("the object is not readable")
 	}
 	if sent.APIVersion == "" || sent.Kind == "" {
-		return nil, unjudged("the object does not say of what kind it is")
+		return nil, unjudged("the object has no apiVersion and kind")
 	}
 	if q.Operation == requestlog.Create && sent.Name == "" {
 		p.generated = sent.GenerateName

@@ -474,7 +474,7 @@ func TestPatchesOfSeveralKinds(t *testing.T) {
 	}{
 		{"alike", patched(true, "a", "b"), 0, ""},
 		{"both newly rejected", patched(true, "new", "new2"), 1, ""},
-		{"one newly rejected", patched(true, "a", "new"), 0, "the log does not say what kind of patch it is, and the kinds are judged differently"},
+		{"one newly rejected", patched(true, "a", "new"), 0, "the log does not say what kind of patch it is, and the kinds are decided differently"},
 		{"one not as recorded", patched(true, "old", "new"), 1, ""},
 		{"the other not as recorded", patched(false, "new", "old"), 0, ""},
 		{"neither as recorded", patched(false, "a", "b"), 0, ""},

@@ -273,7 +273,7 @@ func (g *gathering) compare(q *requestlog.Request, v *verdict) {
 	g.Recorded.Differ++
 	d := &difference{change: NewlyRejected, by: names(v.by), before: []string{"recorded: allowed"}, after: []string{v.message}}
 	if !r.Allowed {
-		d = &difference{change: NewlyAllowed, by: []string{"what was not replayed"}, before: []string{"recorded: " + cmp.Or(r.Message, "rejected")}}
+		d = &difference{change: NewlyAllowed, by: []string{"a step that was not replayed"}, before: []string{"recorded: " + cmp.Or(r.Message, "rejected")}}
 	}
 	g.into(g.recorded, q, d)
 }

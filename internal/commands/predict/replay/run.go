@@ -209,7 +209,7 @@ func judgedInOrder[V any](ctx context.Context, source Source, how *Judging, of i
 			case errors.As(j.err, &why):
 				left.LeaveOut(string(why), j.request.Place)
 			case j.err != nil:
-				left.LeaveOut("it could not be judged: "+strings.Join(strings.Fields(j.err.Error()), " "), j.request.Place)
+				left.LeaveOut("it could not be decided: "+strings.Join(strings.Fields(j.err.Error()), " "), j.request.Place)
 			default:
 				take(j.request, j.said)
 			}
@@ -272,7 +272,7 @@ func (r *runner) one(ctx context.Context, q *requestlog.Request) (*pair, error) 
 	}
 	for _, p := range list[1:] {
 		if !p.like(list[0]) {
-			return nil, unjudged("the log does not say what kind of patch it is, and the kinds are judged differently")
+			return nil, unjudged("the log does not say what kind of patch it is, and the kinds are decided differently")
 		}
 	}
 	return list[0], nil

@@ -57,7 +57,7 @@ func (r *Report) View(groups, read bool) *view.Document {
 	var end view.Together
 	if read {
 		if len(r.Recorded.Groups) > 0 {
-			recorded := view.Ranked{Full: fullGroups, Heading: "What was recorded"}
+			recorded := view.Ranked{Full: fullGroups, Heading: "Recorded answers"}
 			for _, g := range r.Recorded.Groups {
 				what := "not as recorded: allowed then, rejected by the baseline"
 				if g.Change == NewlyAllowed {
@@ -85,12 +85,12 @@ func (r *Report) View(groups, read bool) *view.Document {
 		for _, s := range u.Namespaces {
 			names = append(names, s.Name)
 		}
-		end = append(end, view.Note("unknown: %s judged without the labels of %s, which nobody knows, and %s asks for them (%s)", report.Count(u.Count, "request"), strings.Join(names, ", "), u.By, u.First))
+		end = append(end, view.Note("unknown: %s decided without the labels of %s, which are unknown, and %s asks for them (%s)", report.Count(u.Count, "request"), strings.Join(names, ", "), u.By, u.First))
 	}
 	if r.Undecided > 0 {
 		end = append(end, view.Note("%s may have another verdict: a snapshot of the cluster as --against has the labels of namespaces, and so do recordings of 'gatehouse record'", report.Count(r.Undecided, "request")))
 	}
-	end = append(end, view.Note("%d of %s judged otherwise; by Kubernetes %s", r.Changed, report.Count(r.Judged, "request"), r.KubernetesVersion))
+	end = append(end, view.Note("%d of %s decided differently; by Kubernetes %s", r.Changed, report.Count(r.Judged, "request"), r.KubernetesVersion))
 	d.Blocks = append(d.Blocks, end)
 	return d
 }
@@ -151,7 +151,7 @@ func (r *Report) days() []view.Block {
 	for _, day := range r.Days {
 		most = max(most, day.Requests)
 	}
-	table := view.Table{Heading: "By day", Columns: view.Columns("day", "requests", "changed", "rejected before", "after", "requests, and those that change"), Said: []string{}}
+	table := view.Table{Heading: "By day", Columns: view.Columns("day", "requests", "changed", "rejected before", "after", "all and changed requests"), Said: []string{}}
 	for _, day := range r.Days {
 		table.Add(day.Date, day.Requests, day.Changed, day.RejectedBefore, day.RejectedAfter, []view.Bar{view.NewBar(day.Requests, most, "plugin"), view.NewBar(day.Changed, most, "warn")})
 	}

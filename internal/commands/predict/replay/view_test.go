@@ -102,7 +102,7 @@ func TestAReplaySaysWhatIsUnknown(t *testing.T) {
 	if err := r.Write(terminal.NewWriter(&screen), "text", true); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"unknown: 2 requests judged without the labels of shop, which nobody knows, and policy prod asks for them (log:1)\n", "2 requests may have another verdict",
+	for _, want := range []string{"unknown: 2 requests decided without the labels of shop, which are unknown, and policy prod asks for them (log:1)\n", "2 requests may have another verdict",
 		"1 of 4 requests with a recorded answer have another one from the baseline\n", "5 requests without a recorded answer: the audit log of the same time, named too, has the answers\n"} {
 		if !strings.Contains(screen.String(), want) {
 			t.Errorf("the text has no %q:\n%s", want, screen.String())

@@ -169,7 +169,7 @@ func (e *ObjectError) Error() string {
 func open(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured, files map[string]*manifests.Object, addresses []string) (_ *stage.Stage, notes []string, err error) {
 	s, err := stage.Open(ctx, stage.Options{Snapshot: c.Snapshot, Gatehouse: c.Gatehouse, Webhooks: true, ServiceAddresses: addresses})
 	if err != nil {
-		return nil, nil, fmt.Errorf("starting a server to judge with: %w", err)
+		return nil, nil, fmt.Errorf("starting a temporary server: %w", err)
 	}
 	defer func() {
 		if err != nil {

@@ -14,13 +14,13 @@ func (c *Count) Sentences() []string {
 		list = append(list, fmt.Sprintf("left out: %d: %s (%s)", l.Count, l.Reason, l.First))
 	}
 	for _, l := range c.Other {
-		list = append(list, fmt.Sprintf("not judged: %d: %s", l.Count, l.Reason))
+		list = append(list, fmt.Sprintf("not decided: %d: %s", l.Count, l.Reason))
 	}
 	for _, p := range c.Problems {
 		list = append(list, "not read to the end: "+p)
 	}
 	if c.Backwards > 0 {
-		list = append(list, report.Count(c.Backwards, "request")+" came before the one that was read before")
+		list = append(list, report.Count(c.Backwards, "request")+" came earlier than the preceding request of the input")
 	}
 	return list
 }

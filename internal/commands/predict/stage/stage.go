@@ -189,7 +189,7 @@ type planning struct {
 }
 
 // UnknownLabels is part of the reason of a step of a plan that depends on unknown labels.
-const UnknownLabels = "nobody knows the labels"
+const UnknownLabels = "the labels are unknown"
 
 // Unlabelled sets the namespaces whose labels are unknown. Steps that depend on them are unknown in plans. It must be
 // called before Plan.

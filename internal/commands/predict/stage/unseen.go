@@ -99,9 +99,9 @@ func (s *Stage) Unseen() []Unseen {
 				return slices.ContainsFunc(blinded[not.Resource], func(p *plugins.Plugin) bool { return judges(p, a) })
 			}
 		case source >= 0 && registration.Sources()[source].Policies:
-			u.Missing = "admission policies did not judge"
+			u.Missing = "admission policies were not evaluated"
 		case source >= 0:
-			u.Missing = "what is registered there is not known"
+			u.Missing = "registrations there are not known"
 		case resource == schema.GroupResource{Resource: "namespaces"}:
 			u.Missing = "every namespace was taken to exist and to have no labels, also for PodSecurity"
 			u.concerns = func(a *About) bool { return a.Namespace != "" }
@@ -124,7 +124,7 @@ func (s *Stage) Unseen() []Unseen {
 		}
 		if in := not.Namespaces; len(in) > 0 {
 			concerns := u.concerns
-			u.Missing = "that of namespace " + strings.Join(in, ", ") + " is known"
+			u.Missing = "only namespace " + strings.Join(in, ", ") + " is known"
 			u.concerns = func(a *About) bool { return a.Namespace != "" && !slices.Contains(in, a.Namespace) && concerns(a) }
 		}
 		list = append(list, u)

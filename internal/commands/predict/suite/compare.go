@@ -60,7 +60,7 @@ func (t *Test) compare(o *Outcome) []Failure {
 	text("reason", e.reason, o.Reason)
 	text("message", e.message, o.Message)
 	if e.by != nil && !slices.ContainsFunc(o.By, e.by.Means) {
-		got := "nobody: the request is allowed"
+		got := "none: the request is allowed"
 		if !o.Allowed {
 			var names []string
 			for _, b := range o.By {
@@ -157,7 +157,7 @@ func (t *Test) object(o *Outcome) []Failure {
 func (t *Test) patched(o *Outcome) []Failure {
 	at := t.expect.at("patch")
 	wrong := func(err error) []Failure {
-		return []Failure{{at, "patch", "a JSON patch of what was sent", err.Error()}}
+		return []Failure{{at, "patch", "a JSON patch of the sent object", err.Error()}}
 	}
 	sent := t.request.object
 	if sent == nil {

@@ -216,7 +216,7 @@ func TestEngineJudges(t *testing.T) {
 		}, []Status{Broken, Broken, Broken}, "the engine engine: it ended: "},
 		{"only by policies that are there", func(files map[string]string) {
 			files["policies/tests.yaml"] = strings.Replace(files["policies/tests.yaml"], "policy: owned", "policy: owner", 1)
-		}, []Status{Passed, Broken, Passed}, `the world has no policy "owner" (did you mean owned?)`},
+		}, []Status{Passed, Broken, Passed}, `the test environment has no policy "owner" (did you mean owned?)`},
 		// A request for which no webhook is called counts as skipped by its policies; kinds that no file defines get a
 		// CRD for each suite.
 		{"as Kyverno, in its suites", func(files map[string]string) {

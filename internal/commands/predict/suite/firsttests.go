@@ -64,7 +64,7 @@ func First(ctx context.Context, file string, o Options) (text []byte, err error)
 	for _, policy := range policies {
 		f := &firstTests{ctx: ctx, stage: w, suite: s, policy: policy, name: at(policy.Content, "metadata", "name")}
 		if !bound[f.name] {
-			f.remark("no binding of %s is in %s: nothing is judged by it", f.name, dir)
+			f.remark("no binding of %s is in %s: it decides nothing", f.name, dir)
 		} else if err := f.make(); err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func First(ctx context.Context, file string, o Options) (text []byte, err error)
 	if !strings.Contains("\n"+all.String(), "\n- ") {
 		return nil, &FileError{file, 0, "no test could be made:\n" + strings.ReplaceAll(strings.TrimSpace(all.String()), "# Missing: ", "")}
 	}
-	head := fmt.Sprintf("# Made by 'gatehouse test --init'. A server judged each request as its test expects.\napiVersion: %s\nkind: %s\ntests:\n", ownVersion, ownKind)
+	head := fmt.Sprintf("# Made by 'gatehouse test --init'. A server decided each request as its test expects.\napiVersion: %s\nkind: %s\ntests:\n", ownVersion, ownKind)
 	return []byte(head + all.String()), nil
 }
 

@@ -43,7 +43,7 @@ spec: {policyName: ` + name + `, validationActions: [Deny]}
 `), 1, []string{"# Missing: never: no request was found that spec.validations[0] rejects"}},
 		{"no binding", strings.Split(policy("free", `configmaps]}]}
   validations: [{expression: "false"}]
-`), "---")[0], 0, []string{"policies.yaml: no test could be made:\nno binding of free is in .: nothing is judged by it."}},
+`), "---")[0], 0, []string{"policies.yaml: no test could be made:\nno binding of free is in .: it decides nothing."}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			write(t, map[string]string{"policies.yaml": tc.policies})

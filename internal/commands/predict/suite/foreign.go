@@ -229,7 +229,7 @@ func (o *Outcome) unjudged() string {
 	if o.Allowed || len(o.By) == 0 || o.By[0].Policy != "" {
 		return ""
 	}
-	return fmt.Sprintf("the API server rejects the request before this policy judges it (%s): %s", o.By[0].Plugin, o.Message)
+	return fmt.Sprintf("the API server rejects the request before this policy decides it (%s): %s", o.By[0].Plugin, o.Message)
 }
 
 // decodeNode decodes a document into a Go value.

@@ -276,7 +276,7 @@ func kindIn(w *stage.Stage, apiVersion, kind string) (*offline.Kind, error) {
 	}
 	found := w.Kinds().Of(gv.WithKind(kind))
 	if found.Guessed {
-		return nil, fmt.Errorf("no matches for kind %q in version %q: the world has no definition of it", kind, apiVersion)
+		return nil, fmt.Errorf("no matches for kind %q in version %q: the test environment has no CRD of it", kind, apiVersion)
 	}
 	return found, nil
 }

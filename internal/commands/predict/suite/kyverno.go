@@ -245,7 +245,7 @@ func (k *kyverno) result(r *kyvernoResult, node *yamlv3.Node) {
 	case !isPolicy(kind) && k.call:
 		skip = cmp.Or(k.running, acts(o, r.Rule), more)
 	case !isPolicy(kind):
-		skip = fmt.Sprintf("a %s of %s is Kyverno's own: a running Kyverno judges by it", kind, at(o.Content, "apiVersion"))
+		skip = fmt.Sprintf("a %s of %s is Kyverno's own: a running Kyverno evaluates it", kind, at(o.Content, "apiVersion"))
 	case more != "":
 		skip = more
 	case len(k.doc.Exceptions) > 0 && kind == "ValidatingAdmissionPolicy":

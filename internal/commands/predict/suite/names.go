@@ -45,7 +45,7 @@ func (n *names) strange(t *Test) error {
 	var wrong error
 	check := func(line int, what, kind, name string, known []string) {
 		if wrong == nil && name != "" && !slices.Contains(known, name) {
-			wrong = &FileError{t.Suite.File, line, fmt.Sprintf("%s: the world has no %s %q%s", what, kind, name, nearest.Suggestion("", name, known))}
+			wrong = &FileError{t.Suite.File, line, fmt.Sprintf("%s: the test environment has no %s %q%s", what, kind, name, nearest.Suggestion("", name, known))}
 		}
 	}
 	for _, a := range slices.Concat(t.request.answers, t.Suite.answers) {

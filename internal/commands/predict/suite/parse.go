@@ -63,7 +63,7 @@ func (p *parser) parse(root *yamlv3.Node) {
 				}
 				s.paths = append(s.paths, filepath.Join(filepath.Dir(s.File), filepath.FromSlash(path)))
 				if _, err := os.Stat(s.paths[len(s.paths)-1]); err != nil {
-					p.fail(target(n).Content[i], "world: %v", files.Plain(err))
+					p.fail(target(n).Content[i], "test environment: %v", files.Plain(err))
 				}
 			}
 		},
@@ -432,7 +432,7 @@ func (p *parser) by(n *yamlv3.Node) *stage.Decider {
 		"validation": func(n *yamlv3.Node) { b.Validation = new(int64); p.number(b.Validation, "by.validation")(n) },
 	})
 	if *b == (stage.Decider{}) {
-		p.fail(n, "by names nobody")
+		p.fail(n, "by is empty: name a plugin, policy, binding or webhook")
 	}
 	return b
 }

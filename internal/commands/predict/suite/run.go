@@ -198,7 +198,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	r.silent()
 	if r.invalid > 0 {
-		r.report.Notes = append(r.report.Notes, fmt.Sprintf("without the validation of the API server, which rejects their objects first, the engine judged %s", report.Count(r.invalid, "request")))
+		r.report.Notes = append(r.report.Notes, fmt.Sprintf("without the validation of the API server, which rejects their objects first, the engine decided %s", report.Count(r.invalid, "request")))
 	}
 	r.report.finish()
 	r.countMutants()
@@ -310,7 +310,7 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	if shared {
 		var err error
 		if set, err = world(suites); err != nil {
-			return broken(fmt.Errorf("the world of the tests: %w", err))
+			return broken(fmt.Errorf("the test environment: %w", err))
 		}
 	}
 	options := stage.Options{Webhooks: true, ServiceAddresses: slices.Clone(r.ServiceAddresses), Gatehouse: r.Gatehouse, Fields: r.Fields, AdmissionConfigFile: r.AdmissionConfigFile, Skips: r.Mutate != nil || r.Coverage}
@@ -447,7 +447,7 @@ func load(ctx context.Context, w *stage.Stage, set *manifests.Set) (notes []stri
 }
 
 // noWorld begins the error of tests whose test environment cannot be set up.
-const noWorld = "the world of the tests cannot be made"
+const noWorld = "the test environment cannot be created"
 
 // maxFaults bounds the faults listed for a test environment.
 const maxFaults = 20
@@ -656,6 +656,6 @@ func (r *Report) Nothing() error {
 			first = t
 		}
 	}
-	return fmt.Errorf("nothing was judged: all tests are skipped, most of them for this reason: %s (%s). An engine that runs judges its own policies with --call; other reasons say what to change",
+	return fmt.Errorf("no request was decided: all tests are skipped, most of them for this reason: %s (%s). A running engine decides by its own policies with --call; other reasons name the remedy",
 		first.Message, report.Place(first.File, first.Line, 0))
 }

@@ -165,12 +165,12 @@ webhooks: [{name: judge.example.com, sideEffects: None, admissionReviewVersions:
 	for _, tc := range []struct{ request, expect, message string }{
 		{object, "allowed: true, notCalled: [hooks]", ""},
 		{object, "allowed: true, notCalled: [judge.example.com, hooks/judge.example.com]", ""},
-		{object, "allowed: true, notCalled: [jugde.example.com]", `notCalled: the world has no webhook "jugde.example.com" (did you mean judge.example.com?)`},
-		{object, "allowed: false, called: [hook]", `called: the world has no webhook "hook" (did you mean hooks?)`},
-		{object, "allowed: false, by: {webhook: other}", `by: the world has no webhook "other"`},
-		{object, "allowed: false, by: {policy: limits}", `by: the world has no policy "limits"`},
-		{object, "allowed: false, by: {binding: limits}", `by: the world has no binding "limits"`},
-		{object + ", webhooks: [{webhook: judge.example.org, allowed: true}]", "allowed: true", `webhooks: the world has no webhook "judge.example.org" (did you mean judge.example.com?)`},
+		{object, "allowed: true, notCalled: [jugde.example.com]", `notCalled: the test environment has no webhook "jugde.example.com" (did you mean judge.example.com?)`},
+		{object, "allowed: false, called: [hook]", `called: the test environment has no webhook "hook" (did you mean hooks?)`},
+		{object, "allowed: false, by: {webhook: other}", `by: the test environment has no webhook "other"`},
+		{object, "allowed: false, by: {policy: limits}", `by: the test environment has no policy "limits"`},
+		{object, "allowed: false, by: {binding: limits}", `by: the test environment has no binding "limits"`},
+		{object + ", webhooks: [{webhook: judge.example.org, allowed: true}]", "allowed: true", `webhooks: the test environment has no webhook "judge.example.org" (did you mean judge.example.com?)`},
 	} {
 		r := runWith(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\ntests: [{name: a, request: {"+tc.request+"}, expect: {"+tc.expect+"}}]\n"+world, Options{}).Tests[0]
 		if want := map[bool]Status{true: Passed, false: Broken}[tc.message == ""]; r.Status != want || !strings.Contains(r.Message, tc.message) {

@@ -69,7 +69,7 @@ func (a *about) heardOf(o *Outcome) (messages []string, named bool, skip string)
 	case len(h.failed) > 0:
 		return nil, false, "a webhook could not be called: " + strings.Join(h.failed, "; ")
 	case !o.Allowed && len(o.By) > 0 && o.By[0].Webhook == "":
-		return nil, false, fmt.Sprintf("the API server rejects the request before all webhooks have judged it (%s): %s", o.By[0].Plugin, o.Message)
+		return nil, false, fmt.Sprintf("the API server rejects the request before all webhooks have answered (%s): %s", o.By[0].Plugin, o.Message)
 	case len(h.answers) == 0:
 		return nil, false, uncalled
 	}
@@ -209,7 +209,7 @@ func acts(policy *manifests.Object, rule string) string {
 	case strings.HasSuffix(kind, "GeneratingPolicy"):
 		return "the policy generates objects after the answer of the webhook"
 	case strings.HasSuffix(kind, "DeletingPolicy"), strings.HasSuffix(kind, "CleanupPolicy"):
-		return "the policy deletes objects at times, and judges no request"
+		return "the policy deletes objects on a schedule, and decides no request"
 	}
 	rules, _ := walk(policy.Content, "spec", "rules").([]any)
 	for _, r := range rules {

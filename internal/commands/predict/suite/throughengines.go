@@ -234,7 +234,7 @@ func (r *runner) late(t *Test, o *Outcome, since time.Time) bool {
 
 // through adds a note about an engine to the report.
 func (r *runner) through(recipe *engines.Recipe) {
-	note := "judged by " + recipe.Name + ", next to the server"
+	note := "decided by " + recipe.Name + ", in addition to the server"
 	if recipe.Note != "" {
 		note += ": " + recipe.Note
 	}

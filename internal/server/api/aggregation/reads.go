@@ -126,7 +126,7 @@ type read struct {
 var refused = sync.OnceValue(func() *metrics.CounterVec {
 	c := metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: "gatehouse", Subsystem: "aggregator", Name: "refused_answers_total",
-		Help:           "Answers of aggregated servers to this server that were not read to their end, by APIService: they had more bytes, objects or resources than are read, or took longer. What they are about is neither collected nor counted, or not served.",
+		Help:           "Answers of aggregated servers to this server that were not read to their end, by APIService: they had more bytes, objects or resources than are read, or took longer. Their objects are neither collected nor counted, or not served.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"name"})
 	legacyregistry.MustRegister(c)

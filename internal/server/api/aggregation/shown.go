@@ -168,7 +168,7 @@ func (t told) AddGroupVersion(group string, said apidiscoveryv2.APIVersionDiscov
 	gv := schema.GroupVersion{Group: group, Version: said.Version}
 	current := said.Freshness == apidiscoveryv2.DiscoveryFreshnessCurrent
 	if t.heard(gv, current) {
-		klog.ErrorS(nil, "An aggregated server does not say which resources it has, or not in time; what it said last is stale", "groupVersion", gv)
+		klog.ErrorS(nil, "An aggregated server does not list its resources, or not in time; its last list is stale", "groupVersion", gv)
 	}
 	t.edit(gv, func(v discovery.Version, known bool) (discovery.Version, bool) {
 		if !known {

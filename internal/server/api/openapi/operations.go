@@ -107,7 +107,7 @@ type container struct{ common.RouteContainer }
 
 // includeUninitialized is the parameter of S11.26, S11.31 and S11.33.
 var includeUninitialized = restful.QueryParameter("includeUninitialized",
-	"If set and not 'false', uninitialized objects are included: those that have metadata.initializers. "+
+	"If set and not 'false', uninitialized objects are included, which have metadata.initializers. "+
 		"A create with it does not wait until the object is initialized.").DataType("boolean")
 
 // showsUninitialized lists the actions that take the parameter.

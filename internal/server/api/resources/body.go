@@ -56,7 +56,7 @@ func (e *Endpoint) boundAliases(req *http.Request) error {
 	}
 	req.Body = io.NopCloser(bytes.NewReader(body))
 	if aliases.Check(body, e.Scope.MaxRequestBodyBytes) != nil {
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d, with what the aliases of the YAML stand for", e.Scope.MaxRequestBodyBytes))
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d, after aliases of the YAML are expanded", e.Scope.MaxRequestBodyBytes))
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func explain(kind schema.GroupVersionKind, name string, err error) error {
 	// A resourceVersion that is not a number fails when it is compared.
 	if bad := (*strconv.NumError)(nil); errors.As(err, &bad) {
 		return apierrors.NewInvalid(kind.GroupKind(), name, field.ErrorList{
-			field.Invalid(field.NewPath("metadata", "resourceVersion"), bad.Num, "must be one that the server returned"),
+			field.Invalid(field.NewPath("metadata", "resourceVersion"), bad.Num, "must be a version that the server returned"),
 		})
 	}
 	// Server-side apply does not wrap the schema's error about the patch.

@@ -18,7 +18,7 @@ export async function ask(path, { method = "GET", body, accept = "application/js
     answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal, credentials: "same-origin", cache: "no-store", redirect: "error" });
   } catch (err) {
     // A browser says no more than that it failed.
-    throw signal?.aborted ? err : new Refused(0, "The server does not answer. The page goes on when it does: open the view again.");
+    throw signal?.aborted ? err : new Refused(0, "The server does not answer. The page continues when it does: open the view again.");
   }
   if (!answer.ok) {
     const text = await answer.text();

@@ -31,7 +31,7 @@ export async function show(room, parts, query, signal) {
   document.title = "Chain - Gatehouse";
   const field = element("input", { type: "search", size: 32, value: parts[1] || query.get("q") || "", placeholder: "kind or name" });
   const drawn = element("div"), status = element("span", { class: "live", role: "status" }, "reading");
-  room.append(element("h1", {}, "What judges requests"), element("form", { class: "filters", onsubmit: (e) => e.preventDefault() }, element("label", {}, "Filter", element("br"), field), status), drawn);
+  room.append(element("h1", {}, "Admission chain"), element("form", { class: "filters", onsubmit: (e) => e.preventDefault() }, element("label", {}, "Filter", element("br"), field), status), drawn);
   let timer = 0, painting = null;
   const paint = async () => {
     painting?.abort();
@@ -40,7 +40,7 @@ export async function show(room, parts, query, signal) {
     keep(made);
     status.textContent = made.status;
     status.classList.toggle("on", made.whole);
-    if (made.whole && !filter && !drawn.querySelector("details.entry")) drawn.prepend(callout("Nothing is registered: the plugins that are compiled in judge alone.", ""));
+    if (made.whole && !filter && !drawn.querySelector("details.entry")) drawn.prepend(callout("Nothing is registered: the built-in plugins decide alone.", ""));
     if (!parts[1]) return made;
     for (const e of drawn.querySelectorAll("details.entry")) if (e.dataset.entry === parts[0] + "/" + parts[1]) { e.open = true; e.classList.add("wanted"); }
     drawn.querySelector(".wanted")?.scrollIntoView({ block: "center" });

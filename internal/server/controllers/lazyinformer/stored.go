@@ -214,7 +214,7 @@ func (e *events) take(response clientv3.WatchResponse) {
 		kind, kv := "MODIFIED", event.Kv
 		switch {
 		case event.Type == clientv3.EventTypeDelete && event.PrevKv == nil:
-			e.end(apierrors.NewResourceExpired("etcd has forgotten what was deleted"))
+			e.end(apierrors.NewResourceExpired("etcd has compacted the deletions"))
 			return
 		case event.Type == clientv3.EventTypeDelete:
 			kind, kv = "DELETED", event.PrevKv

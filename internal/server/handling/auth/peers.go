@@ -159,7 +159,7 @@ func (p *Peers) Accept(cert, trust []byte) error {
 		return fmt.Errorf("the certificate that came: %w", err)
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(trust) {
-		return errors.New("no certificate of an authority came")
+		return errors.New("no CA certificate came")
 	}
 	if err := p.files.Write(p.CertFile, cert, 0o644); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (p *Peers) Accept(cert, trust []byte) error {
 // the other keys were loaded.
 func (p *Peers) Share(ctx context.Context, shared *Shared, r *Rotation) error {
 	a, err := loadShared(ctx, shared, r, p.files, p.dir, peersCA, func() (*pair, error) {
-		return nil, errors.New("the key of the authority of members is neither in etcd nor in the data directory")
+		return nil, errors.New("the key of the members' CA is neither in etcd nor in the data directory")
 	})
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ type Options struct {
 	// Before, if set, is a filter that runs after authentication and before the request waits for
 	// seats.
 	Before Filter
-	// LikeTheRelease limits warnings to those of the emulated release.
+	// LikeTheRelease limits warnings to the warnings of the emulated release.
 	LikeTheRelease bool
 }
 

@@ -38,7 +38,7 @@ func Follow(ctx context.Context, file string, first *admission.Configuration, us
 	var said string
 	bad := func(err error) {
 		exclusionReloads().WithLabelValues("failure").Inc()
-		klog.ErrorS(err, "Cannot use the changed exclusion rules; those that were read before stay in force", "file", file)
+		klog.ErrorS(err, "Cannot use the changed exclusion rules; the earlier rules stay active", "file", file)
 	}
 	look := func() {
 		now, err := files.Read(file, files.Configuration)
@@ -86,7 +86,7 @@ func Follow(ctx context.Context, file string, first *admission.Configuration, us
 var exclusionReloads = sync.OnceValue(func() *metrics.CounterVec {
 	c := metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: "gatehouse", Subsystem: "admission", Name: "exclusion_rules_reloads_total",
-		Help:           "Changes of the exclusion rules in the file of --admission-control-config-file, by status: success when the rules are in use, failure when the file is bad and the rules before it stay in force.",
+		Help:           "Changes of the exclusion rules in the file of --admission-control-config-file, by status: success when the rules are in use, failure when the file is bad and the earlier rules stay active.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"status"})
 	legacyregistry.MustRegister(c)

@@ -60,6 +60,6 @@ func (h Holder) await(ctx context.Context, revision int64) {
 		return err == nil && read >= revision
 	})
 	if err != nil {
-		warning.AddWarning(ctx, "", fmt.Sprintf("the change is stored but not yet in force: this server could not read registrations since then (%v) and will retry", err))
+		warning.AddWarning(ctx, "", fmt.Sprintf("the change is stored but not yet active: this server could not read registrations since then (%v) and will retry", err))
 	}
 }

@@ -94,7 +94,7 @@ func TestAWriteWaitsUntilItIsInForce(t *testing.T) {
 					t.Errorf("waited %s, want %s", waited, tt.waited)
 				}
 				if warned := slices.ContainsFunc(w.texts, func(text string) bool {
-					return strings.HasPrefix(text, "the change is stored but not yet in force: ") && strings.Contains(text, tt.warning)
+					return strings.HasPrefix(text, "the change is stored but not yet active: ") && strings.Contains(text, tt.warning)
 				}); warned != (tt.warning != "") || len(w.texts) > 1 {
 					t.Errorf("warnings %q, want %q", w.texts, tt.warning)
 				}

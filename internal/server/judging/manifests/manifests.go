@@ -272,7 +272,7 @@ func (d *directory) fail(now time.Time, err error) {
 	metrics.RecordAutomaticReloadFailure(metrics.ManifestType(d.plugin), d.source.options.ServerID)
 	if d.said != err.Error() {
 		d.said = err.Error()
-		klog.ErrorS(err, "Cannot use the manifest files; those that were read before stay in force", "plugin", d.plugin, "directory", d.path)
+		klog.ErrorS(err, "Cannot use the manifest files; the earlier files stay active", "plugin", d.plugin, "directory", d.path)
 	}
 }
 
@@ -287,7 +287,7 @@ func (d *directory) refuse(err error) {
 	}
 	d.refused = err.Error()
 	metrics.RecordAutomaticReloadFailure(metrics.ManifestType(d.plugin), d.source.options.ServerID)
-	klog.ErrorS(err, "Cannot read some manifest files; what was read of them before stays in force, and the other files are read", "plugin", d.plugin, "directory", d.path)
+	klog.ErrorS(err, "Cannot read some manifest files; their earlier content stays active, and the other files are read", "plugin", d.plugin, "directory", d.path)
 }
 
 // stampsOf returns the stamps of the files of a directory, by name.

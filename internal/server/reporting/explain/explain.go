@@ -88,7 +88,7 @@ func elsewhere(spec *v1alpha1.AdmissionExplanationSpec, who user.Info, server st
 		}
 	}
 	return &plan.Plan{Request: about, Notes: []string{fmt.Sprintf(
-		"what the request goes through: it is passed on to %s, which judges it by its own plugins, and by the webhooks and policies that are registered here if it reads them", server)}}
+		"the admission of the request: it is passed on to %s, with its own plugins, and with the webhooks and policies of this server if it reads them", server)}}
 }
 
 // Create implements rest.Creater: it fills in the explanation. Its errors are 422 for a request

@@ -121,7 +121,7 @@ func triableKinds() []string {
 // learn data that it may not read. asks reports whether the caller may ask for the permissions of
 // other users.
 func refused(obj runtime.Object, asks bool) string {
-	const params = "a policy with params cannot be tried, because its verdict would show what is in the params: register it, or write the values into the expressions"
+	const params = "a policy with params cannot be tried, because its verdict would show the content of the params: register it, or write the values into the expressions"
 	switch o := obj.(type) {
 	case *v1.ValidatingAdmissionPolicy:
 		if o.Spec.ParamKind != nil {

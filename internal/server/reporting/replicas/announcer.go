@@ -72,7 +72,7 @@ func (a *Announcer) Announce(ctx context.Context) error {
 	err := a.noting(a.grant(ctx))
 	switch {
 	case a.full.Load():
-		klog.ErrorS(err, "Cannot announce this server in etcd, whose database is full; requests are judged without the announcement")
+		klog.ErrorS(err, "Cannot announce this server in etcd, whose database is full; requests are decided without the announcement")
 	case err != nil:
 		return fmt.Errorf("announcing this server in etcd: %w", err)
 	}

@@ -311,7 +311,7 @@ func (s *States) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*meta
 	docs := v1alpha1.FieldDocs()
 	return resources.Table(obj, []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: docs["RegistrationState"][""]},
-		{Name: "In Force", Type: "boolean", Description: docs["RegistrationState"]["inForce"]},
+		{Name: "Active", Type: "boolean", Description: docs["RegistrationState"]["inForce"]},
 		{Name: "Replicas", Type: "string", Description: "How many servers enforce the stored version, out of all servers."},
 		{Name: "Version", Type: "string", Description: docs["Registration"]["resourceVersion"]},
 	}, func(s *v1alpha1.RegistrationState, _ string) []any {

@@ -110,7 +110,7 @@ func (m *Member) ask(ctx context.Context, address, id string) (answers bool, ref
 	return true, nil
 }
 
-// describe lists the other members that answer and those that do not, with advice.
+// describe counts the answering members, and names the silent and the refusing ones, with advice.
 func describe(others []asked, expired []string) string {
 	var silent, refusing []string
 	for _, o := range others {

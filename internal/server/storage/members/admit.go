@@ -385,7 +385,7 @@ func Differ(here, there Judged) error {
 				one, other = "another order", "another order"
 			}
 		}
-		return fmt.Errorf("--%s: the servers of the cluster have %s, and this one has %s%s: requests would be judged differently; use the same flags and files, or say --allow-different-judging",
+		return fmt.Errorf("--%s: the servers of the cluster have %s, and this one has %s%s: requests would be decided differently; use the same flags and files, or say --allow-different-judging",
 			label(flag, here, there), quoted(one), quoted(other), set(flag, here, there))
 	}
 	return nil

@@ -162,7 +162,7 @@ func (j *Join) try(ctx context.Context, client *http.Client, body []byte) (out *
 }
 
 // errOtherAuthority is the error about a server that the token is not for.
-var errOtherAuthority = errors.New("the server does not have the authority that the token names: it is of another cluster, or somebody stands between it and this server")
+var errOtherAuthority = errors.New("the server does not have the CA that the token names: it is of another cluster, or another machine intercepts the connection")
 
 // pinned trusts servers whose CA has a hash.
 func pinned(pin string) *tls.Config {

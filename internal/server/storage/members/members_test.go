@@ -253,7 +253,7 @@ func TestServersThatMayNotJoin(t *testing.T) {
 	c.refused(c.server("b", "10.0.0.2", token), "--peer-address")
 	j := c.server("b", "10.0.0.2:2380", token)
 	for flag, want := range map[string]string{
-		"enable-admission-plugins": `--enable-admission-plugins: the servers of the cluster have "B", and this one has "C": requests would be judged differently`,
+		"enable-admission-plugins": `--enable-admission-plugins: the servers of the cluster have "B", and this one has "C": requests would be decided differently`,
 		"feature-gates":            `--feature-gates: the servers of the cluster have "X=true", and this one has "A,C"`,
 		"etcd-prefix":              `--etcd-prefix: the servers of the cluster have "/registry", and this one has "A,C"`,
 	} {

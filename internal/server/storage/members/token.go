@@ -169,7 +169,7 @@ func (t *Tokens) use(ctx context.Context, text, server string) error {
 func pinOf(authority []byte) (string, error) {
 	block, _ := pem.Decode(authority)
 	if block == nil {
-		return "", errors.New("the authority of the server is not a certificate in PEM")
+		return "", errors.New("the CA of the server is not a certificate in PEM")
 	}
 	hash := sha256.Sum256(block.Bytes)
 	return hex.EncodeToString(hash[:]), nil

@@ -278,7 +278,7 @@ func (e *Engine) awaitPolicy(ctx context.Context, w *stage.Stage, of *Policies, 
 			data, _ := json.Marshal(now.Object["status"])
 			status = "its status is " + string(data[:min(len(data), 500)])
 		}
-		return errUntaken{fmt.Errorf("the engine %s does not judge by %s %w: %s", e.Name, report.Title(u.GetKind(), u.GetNamespace(), u.GetName()), err, status)}
+		return errUntaken{fmt.Errorf("the engine %s does not evaluate %s %w: %s", e.Name, report.Title(u.GetKind(), u.GetNamespace(), u.GetName()), err, status)}
 	}
 	return err
 }

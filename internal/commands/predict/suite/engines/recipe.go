@@ -133,7 +133,7 @@ func (r *Recipe) compile() error {
 	case !service.MatchString(r.Service):
 		return fmt.Errorf("service: %q is not NAMESPACE/NAME", r.Service)
 	case len(r.Policies) == 0:
-		return errors.New("policies: the engine judges by no kind of object")
+		return errors.New("policies: the engine has no kinds of policies")
 	}
 	if r.Ready != "" {
 		u, err := url.Parse(os.Expand(r.Ready, func(string) string { return "1" }))

@@ -66,7 +66,7 @@ answers: ['(?P<policy>.*) says no']
 		{"field", "command:", "comand:", `unknown field "comand"`},
 		{"command", "[mine]", "[]", "command: nothing starts the engine"},
 		{"service", "mine/mine", "mine", `service: "mine" is not NAMESPACE/NAME`},
-		{"policies", "policies: [{group: mine.example.com, ready: object.status.ready}]", "policies: []", "policies: the engine judges by no kind"},
+		{"policies", "policies: [{group: mine.example.com, ready: object.status.ready}]", "policies: []", "policies: the engine has no kinds of policies"},
 		{"expression", "object.status.ready", "objct.status.ready", "policies[0].ready: ERROR"},
 		{"answers", "(?P<policy>.*)", ".*", "answers[0]: it has no group (?P<policy>...)"},
 		{"place", "name: mine", "name: mine\nready: https://example.com/readyz", `ready: "https://example.com/readyz" is not a URL of this machine`},

@@ -65,10 +65,10 @@ func editsOf(text string, r role) []edit {
 	if r.decides {
 		// Removing the operands of the operator at the root finds more.
 		if function(root) != operators.LogicalAnd {
-			x.replace(Clause, root, x.literal(true), "one that "+r.no)
+			x.replace(Clause, root, x.literal(true), "a request that "+r.no)
 		}
 		if function(root) != operators.LogicalOr {
-			x.replace(Clause, root, x.literal(false), "one that "+r.yes)
+			x.replace(Clause, root, x.literal(false), "a request that "+r.yes)
 		}
 	}
 	x.visit(root, r.decides, r.strict)
@@ -107,8 +107,8 @@ func (x *editing) visit(e ast.Expr, clause, strict bool) {
 		return
 	case operators.Conditional:
 		condition := code(x.text(args[0]))
-		x.replace(Clause, e, args[1], "one for which "+condition+" is false")
-		x.replace(Clause, e, args[2], "one for which "+condition+" is true")
+		x.replace(Clause, e, args[1], "a request for which "+condition+" is false")
+		x.replace(Clause, e, args[2], "a request for which "+condition+" is true")
 		x.visit(args[0], true, false)
 		x.visit(args[1], clause, strict)
 		x.visit(args[2], clause, strict)
@@ -132,11 +132,11 @@ func (x *editing) visit(e ast.Expr, clause, strict bool) {
 	case "isGreaterThan", "isLessThan":
 		if call.IsMemberFunction() && len(args) == 1 {
 			other := x.factory.NewMemberCall(e.ID(), opposites[name], call.Target(), args...)
-			x.replace(AtBoundary, e, x.factory.NewCall(e.ID(), operators.LogicalNot, other), fmt.Sprintf("one for which %s equals %s", code(x.text(call.Target())), code(x.text(args[0]))))
+			x.replace(AtBoundary, e, x.factory.NewCall(e.ID(), operators.LogicalNot, other), fmt.Sprintf("a request for which %s equals %s", code(x.text(call.Target())), code(x.text(args[0]))))
 		}
 	case "startsWith", "endsWith":
 		if call.IsMemberFunction() && len(args) == 1 {
-			x.call(Operator, e, opposites[name], fmt.Sprintf("one for which %s has %s, and not where %s wants it", code(x.text(call.Target())), code(x.text(args[0])), name))
+			x.call(Operator, e, opposites[name], fmt.Sprintf("a request for which %s has %s, and not where %s wants it", code(x.text(call.Target())), code(x.text(args[0])), name))
 		}
 	case "all", "exists", "exists_one", "filter":
 		if call.IsMemberFunction() && len(args) > 1 {
@@ -159,9 +159,9 @@ func (x *editing) operands(e ast.Expr, name string, args []ast.Expr, strict bool
 	for i, arg := range args {
 		if len(args) == 2 && function(arg) != name && !(strict && name == operators.LogicalAnd && x.guards(arg, args[1-i])) {
 			was, rest := code(x.text(arg)), code(x.text(args[1-i]))
-			notice := fmt.Sprintf("one for which %s is false while %s is true", was, rest)
+			notice := fmt.Sprintf("a request for which %s is false while %s is true", was, rest)
 			if name == operators.LogicalOr {
-				notice = fmt.Sprintf("one for which %s is true while %s is false", was, rest)
+				notice = fmt.Sprintf("a request for which %s is true while %s is false", was, rest)
 			}
 			x.take(edit{kind: Clause, offset: x.begin(arg), was: x.text(arg), notice: notice}, e, args[1-i])
 		}
@@ -181,12 +181,12 @@ func (x *editing) guards(arg, other ast.Expr) bool {
 func (x *editing) relation(e ast.Expr, name string, args []ast.Expr) {
 	operand, values := Boundary(e)
 	if operand == nil {
-		x.call(AtBoundary, e, opposites[name], fmt.Sprintf("one for which %s equals %s", code(x.text(args[0])), code(x.text(args[1]))))
+		x.call(AtBoundary, e, opposites[name], fmt.Sprintf("a request for which %s equals %s", code(x.text(args[0])), code(x.text(args[1]))))
 		return
 	}
 	side, value := constant(args)
 	for _, at := range values {
-		notice := fmt.Sprintf("one for which %s is %d", code(x.text(operand)), at)
+		notice := fmt.Sprintf("a request for which %s is %d", code(x.text(operand)), at)
 		if at == value {
 			x.call(AtBoundary, e, opposites[name], notice)
 			continue
@@ -230,14 +230,14 @@ func (x *editing) loop(call ast.CallExpr, e ast.Expr, strict bool) {
 	list, asked := code(x.text(call.Target())), code(x.text(predicate))
 	switch name := call.FunctionName(); name {
 	case "filter":
-		x.replace(Clause, predicate, x.literal(true), fmt.Sprintf("one in which %s has an element for which %s is false", list, asked))
-		x.replace(Clause, predicate, x.literal(false), fmt.Sprintf("one in which %s has an element for which %s is true", list, asked))
+		x.replace(Clause, predicate, x.literal(true), fmt.Sprintf("a request in which %s has an element for which %s is false", list, asked))
+		x.replace(Clause, predicate, x.literal(false), fmt.Sprintf("a request in which %s has an element for which %s is true", list, asked))
 	case "exists_one":
-		x.call(Quantifier, e, opposites[name], fmt.Sprintf("one in which %s has two elements for which %s is true", list, asked))
+		x.call(Quantifier, e, opposites[name], fmt.Sprintf("a request in which %s has two elements for which %s is true", list, asked))
 	default:
-		x.call(Quantifier, e, opposites[name], fmt.Sprintf("one in which %s has an element for which %s is true and one for which it is false, or no element", list, asked))
+		x.call(Quantifier, e, opposites[name], fmt.Sprintf("a request in which %s has an element for which %s is true and one for which it is false, or no element", list, asked))
 		if name == "exists" {
-			x.replace(Clause, predicate, x.literal(true), fmt.Sprintf("one in which %s has elements, and %s is false for all", list, asked))
+			x.replace(Clause, predicate, x.literal(true), fmt.Sprintf("a request in which %s has elements, and %s is false for all", list, asked))
 		}
 	}
 	x.visit(call.Target(), false, false)
@@ -356,7 +356,7 @@ func constant(args []ast.Expr) (side int, value int64) {
 }
 
 // decided describes a request for which a negated part makes a difference.
-func decided(part string) string { return "one whose verdict depends on " + code(part) }
+func decided(part string) string { return "a request whose verdict depends on " + code(part) }
 
 // most bounds the characters of a part in a message.
 const most = 120

@@ -72,7 +72,7 @@ func Of(o *manifests.Object, source string) []*Mutant {
 	case strings.HasSuffix(kind, "PolicyBinding"):
 		m.constraints(path{"spec", "matchResources"}, "that the policy rejects")
 		m.widened(func() {
-			m.flip(path{"spec", "paramRef", "parameterNotFoundAction"}, "", "Deny", "Allow", "one for which there are no params")
+			m.flip(path{"spec", "paramRef", "parameterNotFoundAction"}, "", "Deny", "Allow", "a request for which there are no params")
 		})
 	case strings.HasSuffix(kind, "AdmissionPolicy"):
 		m.policy()
@@ -82,7 +82,7 @@ func Of(o *manifests.Object, source string) []*Mutant {
 			name, _ := hook["name"].(string)
 			m.constraints(at, "that the webhook rejects or changes")
 			m.conditions(at.to("matchConditions"))
-			m.flip(at.to("failurePolicy"), "Fail", "Fail", "Ignore", fmt.Sprintf("one whose call fails, as with {webhook: %s, refuse: true} among the webhooks of the test", name))
+			m.flip(at.to("failurePolicy"), "Fail", "Fail", "Ignore", fmt.Sprintf("a request whose call fails, as with {webhook: %s, refuse: true} among the webhooks of the test", name))
 		}
 	}
 	return m.list
@@ -207,12 +207,12 @@ func (m *making) policy() {
 		for kind, nothing := range map[string]string{"applyConfiguration": "Object{}", "jsonPatch": "[]"} {
 			at := path{"spec", "mutations", i, kind, "expression"}
 			if text, ok := at.get(m.object.Content).(string); ok {
-				m.add(Clause, at, nothing, text, "", "one that the mutation changes")
+				m.add(Clause, at, nothing, text, "", "a request that the mutation changes")
 				m.expression(at, role{})
 			}
 		}
 	}
-	m.flip(path{"spec", "failurePolicy"}, "Fail", "Fail", "Ignore", "one for which an expression of the policy is in error, such as one without a field that it needs")
+	m.flip(path{"spec", "failurePolicy"}, "Fail", "Fail", "Ignore", "a request for which an expression of the policy is in error, such as one without a field that it needs")
 }
 
 func (m *making) conditions(at path) {
@@ -234,16 +234,16 @@ func (m *making) constraints(at path, acted string) {
 		operations, _ := rule["operations"].([]any)
 		resources, _ := rule["resources"].([]any)
 		of := texts(resources)
-		m.without(RuleOperation, rules.to(i, "operations"), func(o any) string { return fmt.Sprintf("one to %v %s %s", o, of, acted) })
+		m.without(RuleOperation, rules.to(i, "operations"), func(o any) string { return fmt.Sprintf("a request to %v %s %s", o, of, acted) })
 		if slices.Contains(operations, any("*")) {
 			all := []any{"CREATE", "UPDATE", "DELETE", "CONNECT"}
 			for k, o := range all[:3] {
-				m.add(RuleOperation, rules.to(i, "operations"), slices.Delete(slices.Clone(all), k, k+1), fmt.Sprint(o), "", fmt.Sprintf("one to %s %s %s", o, of, acted))
+				m.add(RuleOperation, rules.to(i, "operations"), slices.Delete(slices.Clone(all), k, k+1), fmt.Sprint(o), "", fmt.Sprintf("a request to %s %s %s", o, of, acted))
 			}
 		}
-		m.without(Resource, rules.to(i, "resources"), func(r any) string { return fmt.Sprintf("one about %v %s", r, acted) })
+		m.without(Resource, rules.to(i, "resources"), func(r any) string { return fmt.Sprintf("a request about %v %s", r, acted) })
 		if len(list) > 1 && len(operations) == 1 && len(resources) == 1 {
-			made := m.add(Resource, rules, slices.Delete(slices.Clone(rules.get(m.object.Content).([]any)), i, i+1), fmt.Sprintf("%v %s", operations[0], of), "", fmt.Sprintf("one to %v %s %s", operations[0], of, acted))
+			made := m.add(Resource, rules, slices.Delete(slices.Clone(rules.get(m.object.Content).([]any)), i, i+1), fmt.Sprintf("%v %s", operations[0], of), "", fmt.Sprintf("a request to %v %s %s", operations[0], of, acted))
 			made.Line, made.Column = m.object.Place(rules.to(i).String())
 		}
 	}
@@ -251,13 +251,13 @@ func (m *making) constraints(at path, acted string) {
 	for i, rule := range m.each(excluded) {
 		resources, _ := rule["resources"].([]any)
 		of := texts(resources)
-		made := m.add(Resource, excluded, slices.Delete(slices.Clone(excluded.get(m.object.Content).([]any)), i, i+1), "the exclusion of "+of, "", fmt.Sprintf("one about %s that is allowed only because it is excluded", of))
+		made := m.add(Resource, excluded, slices.Delete(slices.Clone(excluded.get(m.object.Content).([]any)), i, i+1), "the exclusion of "+of, "", fmt.Sprintf("a request about %s that is allowed only because it is excluded", of))
 		made.Line, made.Column = m.object.Place(excluded.to(i).String())
 		made.Widens = true
 	}
 	m.widened(func() {
-		m.selector(at.to("namespaceSelector"), "one in a namespace ")
-		m.selector(at.to("objectSelector"), "one about an object ")
+		m.selector(at.to("namespaceSelector"), "a request in a namespace ")
+		m.selector(at.to("objectSelector"), "a request about an object ")
 	})
 }
 

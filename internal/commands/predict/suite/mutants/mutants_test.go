@@ -59,34 +59,34 @@ metadata: {name: none}
 `
 	for name, tc := range map[string]struct{ text, want string }{
 		"a validating policy": {policy, `
-9:57: rule-operation: the removal of CREATE: one to CREATE pods that the policy rejects or changes
-9:65: rule-operation: the removal of UPDATE: one to UPDATE pods that the policy rejects or changes
-10:7: resource: the removal of CREATE secrets: one to CREATE secrets that the policy rejects or changes
-12:7: resource: the removal of the exclusion of pods/exec: one about pods/exec that is allowed only because it is excluded
-7:39: selector: the removal of a: b: one in a namespace without the label a: b, that would be rejected or changed if it were selected
-7:65: selector: the removal of c NotIn d, e: one in a namespace whose label c is d, e, that would be rejected or changed if it were selected
-16:7: clause: false in place of has(object.spec) && object.spec.a < 3: one that the validation allows
-16:7: clause: the removal of has(object.spec): one for which has(object.spec) is false while object.spec.a < 3 is true
-17:7: clause: the removal of object.spec.a < 3: one for which object.spec.a < 3 is false while has(object.spec) is true
-17:7: boundary: object.spec.a <= 3 in place of object.spec.a < 3: one for which object.spec.a is 3
-17:7: boundary: object.spec.a < 2 in place of object.spec.a < 3: one for which object.spec.a is 2
-5:3: failure-policy: Fail in place of Ignore: one for which an expression of the policy is in error, such as one without a field that it needs
+9:57: rule-operation: the removal of CREATE: a request to CREATE pods that the policy rejects or changes
+9:65: rule-operation: the removal of UPDATE: a request to UPDATE pods that the policy rejects or changes
+10:7: resource: the removal of CREATE secrets: a request to CREATE secrets that the policy rejects or changes
+12:7: resource: the removal of the exclusion of pods/exec: a request about pods/exec that is allowed only because it is excluded
+7:39: selector: the removal of a: b: a request in a namespace without the label a: b, that would be rejected or changed if it were selected
+7:65: selector: the removal of c NotIn d, e: a request in a namespace whose label c is d, e, that would be rejected or changed if it were selected
+16:7: clause: false in place of has(object.spec) && object.spec.a < 3: a request that the validation allows
+16:7: clause: the removal of has(object.spec): a request for which has(object.spec) is false while object.spec.a < 3 is true
+17:7: clause: the removal of object.spec.a < 3: a request for which object.spec.a < 3 is false while has(object.spec) is true
+17:7: boundary: object.spec.a <= 3 in place of object.spec.a < 3: a request for which object.spec.a is 3
+17:7: boundary: object.spec.a < 2 in place of object.spec.a < 3: a request for which object.spec.a is 2
+5:3: failure-policy: Fail in place of Ignore: a request for which an expression of the policy is in error, such as one without a field that it needs
 `},
 		"others": {rest, `
-7:56: selector: the removal of c Exists: one about an object without the label c, that would be rejected or changed if it were selected
-6:23: failure-policy: Deny in place of Allow: one for which there are no params
-15:48: rule-operation: the removal of CREATE: one to CREATE pods, secrets that the webhook rejects or changes
-15:48: rule-operation: the removal of UPDATE: one to UPDATE pods, secrets that the webhook rejects or changes
-15:48: rule-operation: the removal of DELETE: one to DELETE pods, secrets that the webhook rejects or changes
-15:79: resource: the removal of pods: one about pods that the webhook rejects or changes
-15:85: resource: the removal of secrets: one about secrets that the webhook rejects or changes
-14:44: clause: true in place of a: one that the condition alone leaves out
-14:44: clause: false in place of a: one that the condition lets through
-13:3: failure-policy: Ignore in place of Fail: one whose call fails, as with {webhook: w.example.com, refuse: true} among the webhooks of the test
-21:49: boundary: x >= 1 in place of x > 1: one for which x is 1
-21:49: boundary: x > 2 in place of x > 1: one for which x is 2
-22:68: clause: the removal of Object{}.a: one that the mutation changes
-20:1: failure-policy: Ignore in place of Fail: one for which an expression of the policy is in error, such as one without a field that it needs
+7:56: selector: the removal of c Exists: a request about an object without the label c, that would be rejected or changed if it were selected
+6:23: failure-policy: Deny in place of Allow: a request for which there are no params
+15:48: rule-operation: the removal of CREATE: a request to CREATE pods, secrets that the webhook rejects or changes
+15:48: rule-operation: the removal of UPDATE: a request to UPDATE pods, secrets that the webhook rejects or changes
+15:48: rule-operation: the removal of DELETE: a request to DELETE pods, secrets that the webhook rejects or changes
+15:79: resource: the removal of pods: a request about pods that the webhook rejects or changes
+15:85: resource: the removal of secrets: a request about secrets that the webhook rejects or changes
+14:44: clause: true in place of a: a request that the condition alone leaves out
+14:44: clause: false in place of a: a request that the condition lets through
+13:3: failure-policy: Ignore in place of Fail: a request whose call fails, as with {webhook: w.example.com, refuse: true} among the webhooks of the test
+21:49: boundary: x >= 1 in place of x > 1: a request for which x is 1
+21:49: boundary: x > 2 in place of x > 1: a request for which x is 2
+22:68: clause: the removal of Object{}.a: a request that the mutation changes
+20:1: failure-policy: Ignore in place of Fail: a request for which an expression of the policy is in error, such as one without a field that it needs
 `},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,18 +10,19 @@ func helpTopics() []*cobra.Command {
 			Short: "Exit codes and their meaning",
 			Long: `gatehouse exits with
 
-  0  when it succeeded; for serve: after SIGTERM or SIGINT, once the
-     running requests have finished
-  1  when it failed; standard error says why, in one sentence; for check: also
-     when the cluster would reject an object, or a file cannot be read; for
-     lint: also when there are findings of level error, or a file cannot be read;
-     for test: also when a test fails or cannot be decided, or coverage is below
-     --coverage-min; for audit: also when a policy would reject an object; for
-     replay: also when --fail-on says so; for cluster status: also when a member
-     does not answer
+  0  when it succeeded; serve: after SIGTERM or SIGINT, once the running requests
+     have finished
+  1  when it failed; standard error says why, in one sentence. Also when
+     check: the cluster would reject an object, or a file cannot be read
+     lint: there are findings of level error, or a file cannot be read
+     test: a test fails or cannot be decided, or coverage is below --coverage-min
+     audit: a policy would reject an object
+     replay: a request differs as --fail-on selects
+     cluster status: a member does not answer
   2  when the command line is wrong: an unknown command or flag, or a flag whose
-     value cannot be used; for test, replay and audit: also when no request or
-     object was decided; for test: also when a file with tests is wrong
+     value cannot be used. Also when
+     test, replay, audit: no request or object was decided
+     test: a file with tests is wrong
   3  for explain --exit-code: when a request would be rejected
   4  for explain --exit-code: when a request would be rejected unless something
      that cannot be seen changes the object

@@ -305,6 +305,9 @@ func (e *Explained) steps(links Links) (blocks []Block) {
 			timeout = Seconds(s.TimeoutSeconds)
 		}
 		effect := Text(s.Effect)
+		if s.Effect == plan.Pend {
+			effect = Text("initialize")
+		}
 		effect.Badge, effect.Class = true, effectClasses[s.Effect]
 		row := table.Add(number, s.Pass, effect, by, as, s.FailurePolicy, timeout, Code(remarks...))
 		row.ID, row.Muted, row.Open, row.Inside = by.Lines[0], s.Effect == plan.Skip, s.Effect == plan.Reject, insideOf(s)

@@ -552,6 +552,14 @@ func TestTheLastLineHasEveryCause(t *testing.T) {
 	}
 }
 
+// The effect "pend" of JSON is "initialize" in a table.
+func TestInitializersOfAPlan(t *testing.T) {
+	p := &plan.Plan{Steps: []plan.Step{{Pass: "mutating", Plugin: "Initializers", Entry: &plan.Entry{Configuration: "a", Name: "b.example.com"}, Effect: plan.Pend}}}
+	if got := drawnAs(t, OfPlans([]Explained{{Plan: p}}, Links{}), "text"); !strings.Contains(got, "1  mutating  initialize  a/b.example.com") {
+		t.Errorf("the plan is\n%s", got)
+	}
+}
+
 // Requests of one kind with the same plan are drawn once.
 func TestTheSamePlanIsDrawnOnce(t *testing.T) {
 	p := func(kind, name, change string) *plan.Plan {

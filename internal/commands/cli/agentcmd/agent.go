@@ -53,11 +53,11 @@ that --webhook-kubeconfig prints; events of anybody else are refused. Or the
 agent follows a log file that the API server writes. The agent takes no part in
 requests: the cluster works without it. It keeps traces in memory.
 
-It also looks for dangerous webhooks and policies in the cluster, as
-'gatehouse lint --connect' does, when they change and once an hour. With
---audit-objects, it finds the objects that break the policies of the cluster, as
-'gatehouse audit' does. The findings are events, metrics, and OpenReports or
-PolicyReports if the cluster has these. Of several agents, one does this.
+It also looks for dangerous webhooks and policies in the cluster, as 'gatehouse
+lint --connect' does, when they change and once an hour. With --audit-objects,
+it finds the objects that break the policies of the cluster, as 'gatehouse
+audit' does. The findings are events, metrics, and OpenReports or PolicyReports
+if the cluster has these. Of several agents, one does this.
 
 deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
 		Example: `  # make the credentials, and the file for --audit-webhook-config-file

@@ -76,8 +76,8 @@ behind.
 With --live, a cluster that reaches this machine calls COMMAND instead, for the
 requests of your own user alone, or those in the namespaces of --namespace: but
 for Secrets, conversions, and requests that show no time, such as deletions. The
-registrations of the service get a match condition that excludes these
-requests, and each gets another one next to it. Both end by themselves 8 seconds after
+registrations of the service get a match condition that excludes these requests,
+and each gets another one next to it. Both end by themselves 8 seconds after
 they were renewed last, and go when the command ends. Manifests are not applied.`,
 		Example: `  # a new webhook: make it, and run it
   gatehouse dev --init hook

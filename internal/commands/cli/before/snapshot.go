@@ -30,15 +30,16 @@ func NewSnapshot(streams command.Streams) *cobra.Command {
 		Use:   "snapshot -o FILE",
 		Short: "Save the policies, quotas and roles of a cluster, for check",
 		Long: `Save the objects of a cluster that decide requests, so that 'gatehouse check
---snapshot' needs no access to it: custom resource definitions, namespaces, webhook
-configurations, admission policies with their bindings and params, quotas, limit
-ranges, classes, service accounts, roles, and which kinds the cluster serves.
+--snapshot' needs no access to it: custom resource definitions, namespaces,
+webhook configurations, admission policies with their bindings and params,
+quotas, limit ranges, classes, service accounts, roles, and which kinds the
+cluster serves.
 
 The command only lists, in any cluster. It reads no secrets and no workloads.
 What you may not list is left out, and the command says so; where you may list
 it in the namespace of --namespace, the file has that. The same cluster state
-gives the same file. The file has the roles of the cluster: keep it as you
-keep those.`,
+gives the same file. The file has the roles of the cluster: keep it as you keep
+those.`,
 		Example: `  # the cluster of the current context
   gatehouse snapshot -o cluster.yaml
 

@@ -51,10 +51,11 @@ call arrives.
 
 The registration goes when the command ends. When the command is killed, a
 second process that it started removes the registration. When the machine is
-gone or sleeps, the registration ends 8 seconds after it was renewed last: a condition compares the time that the server notes in an object
-with the end of its term. Deletions, connections and subresources such as
-bindings show no time; they are recorded with --untimed only, and each of them
-would wait for a second until somebody deletes the registration.
+gone or sleeps, the registration ends 8 seconds after it was renewed last: a
+condition compares the time that the server notes in an object with the end of
+its term. Deletions, connections and subresources such as bindings show no time;
+they are recorded with --untimed only, and each of them would wait for a second
+until somebody deletes the registration.
 
 The kubeconfig needs the rights to list, create, update and delete
 MutatingWebhookConfigurations, and to create ConfigMaps for a try that stores

@@ -122,8 +122,8 @@ cannot be decided are counted, with the reason.
 
 --with names files with policies, bindings, webhooks, and the objects that they
 need. They are added to a baseline that is a cluster or its snapshot, and
-replace a baseline of files, or none. No webhook is called without
---call: each lets everything pass, and requests that reach others are reported.
+replace a baseline of files, or none. No webhook is called without --call: each
+lets everything pass, and requests that reach others are reported.
 
 The command exits with 0 whatever differs, unless --fail-on says otherwise: then
 with 1. It exits with 2 if no request was decided.`,
@@ -138,7 +138,7 @@ with 1. It exits with 2 if no request was decided.`,
   # one version of a directory against another
   gatehouse replay requests.jsonl --with new/ --against old/
 
-  # fail if a request is newly rejected, and list all that are decided differently
+  # fail if a request is newly rejected, and list all that differ
   gatehouse replay requests.jsonl --with policies/ --against cluster.yaml \
     --fail-on rejected -o jsonl
 

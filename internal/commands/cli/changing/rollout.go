@@ -58,8 +58,9 @@ func newRolloutStatus(streams command.Streams) *cobra.Command {
 		Short: "Show the effect of webhooks and policies that only warn or audit",
 		Long: `Show the webhook configurations, policies and bindings in the modes Warn and
 Audit: their mode, the namespaces in which they are enforced, their age, and how
-many requests they would have rejected or changed. The counts come from the metrics of the server that
-answers, since it started, and by namespace from the traces that it keeps.`,
+many requests they would have rejected or changed. The counts come from the
+metrics of the server that answers, since it started, and by namespace from the
+traces that it keeps.`,
 		Example: `  gatehouse rollout status
   gatehouse rollout status validatingadmissionpolicy/teams
   gatehouse rollout status -o json`,

@@ -34,7 +34,7 @@ type Configuration struct {
 	APIVersion string             `json:"apiVersion" doc:"gatehouse.dev/v1alpha1"`
 	Kind       string             `json:"kind" doc:"Configuration"`
 	Exclude    []string           `json:"exclude,omitempty" doc:"patterns of files that check and lint do not read, as in a .gitignore"`
-	For        string             `json:"for,omitempty" doc:"server that enforces the registrations: gatehouse or kubernetes" enum:"gatehouse,kubernetes"`
+	For        string             `json:"for,omitempty" doc:"server that enforces the webhooks and policies: gatehouse or kubernetes" enum:"gatehouse,kubernetes"`
 	Check      CheckConfiguration `json:"check,omitempty" doc:"what gatehouse check does"`
 	Lint       LintConfiguration  `json:"lint,omitempty" doc:"what gatehouse lint does"`
 	Test       TestConfiguration  `json:"test,omitempty" doc:"what gatehouse test does"`

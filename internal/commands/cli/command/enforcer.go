@@ -21,7 +21,7 @@ type Enforcer struct {
 
 // AddFlag adds --for. otherwise describes the default.
 func (e *Enforcer) AddFlag(f *pflag.FlagSet, otherwise string) {
-	Choose(f, &e.Wanted, "for", "", "", "`server` that enforces the registrations: gatehouse, or kubernetes, which ignores the annotations of Gatehouse (default "+otherwise+")", forGatehouse, ForKubernetes)
+	Choose(f, &e.Wanted, "for", "", "", "`server` that enforces the webhooks and policies: gatehouse, or kubernetes, which ignores the annotations of Gatehouse (default "+otherwise+")", forGatehouse, ForKubernetes)
 }
 
 // Complete validates a value of --for from the configuration file, which the flag parser has not checked.

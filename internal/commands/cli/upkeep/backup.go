@@ -99,8 +99,8 @@ before. When no server runs, the command works on a copy of the data, in TMPDIR.
 
 FILE appears when all of it is on the disk. 128 MiB of the disk stay free.
 
-Objects that are encrypted in etcd are encrypted in the backup. The key is left out: keep
-it elsewhere, or add it by --with-encryption-key.`,
+Objects that are encrypted in etcd are encrypted in the backup. The key is left
+out: keep it elsewhere, or add it by --with-encryption-key.`,
 		Example: `  # to the backup directory
   gatehouse backup save
 
@@ -195,8 +195,8 @@ func newBackupPrune(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune --keep N",
 		Short: "Remove all but the latest backups from the backup directory",
-		Long: `Remove all but the latest backups from the backup directory. Only files with
-the names that 'gatehouse backup save' chooses are removed. Files that cannot be
+		Long: `Remove all but the latest backups from the backup directory. Only files with the
+names that 'gatehouse backup save' chooses are removed. Files that cannot be
 read are not removed, and do not count.`,
 		Example: `  gatehouse backup prune --keep 10`,
 		Args:    command.NoArgs,
@@ -278,16 +278,16 @@ func newBackupRestore(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Replace the data of a server by a backup",
-		Long: `Replace the data of a server by a backup. The server must not run. The
-data directory may be new. FILE is a path, the name of a file in the backup
+		Long: `Replace the data of a server by a backup. The server must not run. The data
+directory may be new. FILE is a path, the name of a file in the backup
 directory, or - for standard input.
 
 The replaced data stay in a directory whose name begins with before-restore-.
 When the command is killed, the server has its old data, or its next start
 completes the restore: no server serves anything else.
 
-Revisions of the restored data begin far above the old revisions.
-Clients that watch get 410 and read everything again, by themselves.`,
+Revisions of the restored data begin far above the old revisions. Clients that
+watch get 410 and read everything again, by themselves.`,
 		Example: `  # with the server of this folder stopped
   gatehouse backup restore gatehouse-20260102T150405.000Z.tar
 

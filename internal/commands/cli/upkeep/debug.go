@@ -46,18 +46,20 @@ func newDebugBundle(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle",
 		Short: "Gather the data for a bug report in one file",
-		Long: `Write one file, to attach to a report of a fault: the latest log of the server, its
-metrics, profiles, flags, health and versions, the registrations of webhooks,
-policies and initializers, which server enforces them, the objects of API priority
-and fairness, and the traces of the latest requests without what webhooks changed.
+		Long: `Write one file, to attach to a report of a fault: the latest log of the server,
+its metrics, profiles, flags, health and versions, the registrations of
+webhooks, policies and initializers, which server enforces them, the objects of
+API priority and fairness, and the traces of the latest requests without what
+webhooks changed.
 
-The file has no secrets: no Secret and no ConfigMap is read, and tokens, keys and
-passwords are taken out of texts. It has names: of users, namespaces, objects and
-hosts. Read it before you pass it on; bundle.txt in it lists its parts.
+The file has no secrets: no Secret and no ConfigMap is read, and tokens, keys
+and passwords are taken out of texts. It has names: of users, namespaces,
+objects and hosts. Read it before you pass it on; bundle.txt in it lists its
+parts.
 
 Each part is bounded in size and time. A part that cannot be read, because the
-server does not answer, does not know it, or the rights are missing, is left out,
-and bundle.txt says why. The command reads one server, the server of the
+server does not answer, does not know it, or the rights are missing, is left
+out, and bundle.txt says why. The command reads one server, the server of the
 kubeconfig. /metrics, profiles and the log also need rights on these paths;
 admin.kubeconfig has all.`,
 		Example: `  # of the server of this folder

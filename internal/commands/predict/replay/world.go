@@ -198,8 +198,8 @@ func open(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured,
 
 // changed is the difference between the objects of two stages.
 type changed struct {
-	// all reports whether any request may be affected. Otherwise requests may be affected that match the registrations,
-	// which are policies and webhook configurations by kind and name, or that are in the namespaces.
+	// all reports whether the difference may affect every request. Otherwise it may affect requests that match one
+	// of the registrations (policies and webhook configurations, by kind and name) or are in one of the namespaces.
 	all           bool
 	registrations map[string]bool
 	namespaces    map[string]bool

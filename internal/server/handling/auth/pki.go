@@ -237,7 +237,8 @@ func loadOrMake(files Files, dir, name string, chain []byte, make func() (*pair,
 		p.certPEM = append(p.certPEM, chain...)
 		return p, store(files, certFile, keyFile, p)
 	}
-	// Certificates follow while the CA is replaced.
+	// During a replacement of the CA, the chain follows the certificate in the file. Write the file when that begins
+	// or ends.
 	if (len(p.others) > 0) != (len(chain) > 0) {
 		return p, files.Write(certFile, append(slices.Clip(p.certPEM), chain...), 0o644)
 	}

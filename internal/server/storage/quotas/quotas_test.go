@@ -159,8 +159,7 @@ func TestAFenceEndsWithItsNamespace(t *testing.T) {
 	}
 }
 
-// A count of a namespace makes writes wait until it is over, including writes that come when the writes
-// that were charged before it have left.
+// A count of a namespace waits for the charged writes in progress. Later writes are charged after the count.
 func TestWritesWaitForACount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, ctx := New(nil, "/registry"), t.Context()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Breaker selects the failures that, in a row, make a Caller stop calling a webhook server until it
-// answers again (S7.16). Rejections, HTTP errors and unusable answers never count, because the
+// Breaker selects the failures that, in a row, make a Caller stop calling a webhook server, except for
+// one attempt at a time, until it answers (S7.16). Rejections, HTTP errors and unusable answers never count, because the
 // server answered.
 type Breaker uint8
 

@@ -269,7 +269,7 @@ metadata: {name: any, namespace: hooks}
 	for _, want := range []string{
 		`Left out: Deployment hooks/judge, which is the program\.`,
 		`Left out: 1 object, since there are no nodes; --fake-nodes 1 makes one`,
-		`Left out: 1 of the kind monitoring\.example\.com/v1 ServiceMonitor, which nobody defines\.`,
+		`Left out: 1 of the kind monitoring\.example\.com/v1 ServiceMonitor, which is unknown\.`,
 		`webhooks +hook/judge\.example\.com, at port`,
 		`rejected CREATE configmaps wrong in hooks`,
 		`ConfigMap hooks/wrong was not applied`,

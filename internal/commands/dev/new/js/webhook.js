@@ -4,8 +4,8 @@
 const fs = require('node:fs');
 const https = require('node:https');
 
-// judge says why a request is rejected; undefined if it is not.
-function judge(request) {
+// rejection returns the reason to reject a request; undefined to allow it.
+function rejection(request) {
   const spec = request.object?.spec ?? {};
   for (const { image = '' } of [...(spec.initContainers ?? []), ...(spec.containers ?? [])]) {
     const last = image.slice(image.lastIndexOf('/') + 1);
@@ -15,7 +15,7 @@ function judge(request) {
 
 function answer(body) {
   const { apiVersion, kind, request } = JSON.parse(body);
-  const why = judge(request);
+  const why = rejection(request);
   const response = { uid: request.uid, allowed: why === undefined };
   if (why !== undefined) response.status = { message: why, code: 403 };
   return JSON.stringify({ apiVersion, kind, response });

@@ -6,7 +6,7 @@ import os
 import ssl
 
 
-def judge(request):
+def rejection(request):
     """Say why a request is rejected; None if it is not."""
     spec = (request.get("object") or {}).get("spec") or {}
     for container in spec.get("initContainers", []) + spec.get("containers", []):
@@ -24,7 +24,7 @@ class Webhook(http.server.BaseHTTPRequestHandler):
             self.send_error(404)
             return
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        why = judge(review["request"])
+        why = rejection(review["request"])
         response = {"uid": review["request"]["uid"], "allowed": why is None}
         if why is not None:
             response["status"] = {"message": why, "code": 403}

@@ -121,6 +121,8 @@ var promised = regexp.MustCompile(strings.Join([]string{
 	"`[^`\n]*`",
 	// Commands, flags, fields, files and links.
 	`--[a-z][\w-]*`, `\S*[/_.#]\S+`, `\S+\(\)`, `wait-in-force`,
+	// A field of files with tests.
+	`^world: `,
 	// Values of labels of metrics.
 	`\w+-authority`, `, authority \(`, `by result: judged`,
 	// Fields and values of traces.

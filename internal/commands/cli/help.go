@@ -10,12 +10,12 @@ func helpTopics() []*cobra.Command {
 			Short: "Exit codes and their meaning",
 			Long: `gatehouse exits with
 
-  0  when it succeeded; serve: after SIGTERM or SIGINT, once the running requests
-     have finished
+  0  when it succeeded; serve: after SIGTERM or SIGINT, once the running
+     requests have finished
   1  when it failed; standard error says why, in one sentence. Also when
      check: the cluster would reject an object, or a file cannot be read
      lint: there are findings of level error, or a file cannot be read
-     test: a test fails or cannot be decided, or coverage is below --coverage-min
+     test: a test fails or cannot be decided, or --coverage-min is not reached
      audit: a policy would reject an object
      replay: a request differs as --fail-on selects
      cluster status: a member does not answer

@@ -203,7 +203,7 @@ func newInitializersWatch(streams command.Streams) *cobra.Command {
 	o := &initializersOptions{}
 	cmd := &cobra.Command{
 		Use:   "watch [TYPE...]",
-		Short: "Print what happens to objects that are not yet initialized",
+		Short: "Print events of objects that are not yet initialized",
 		Long: `Print a line for each object that begins to wait for initializers, for each
 step of its initialization, and for its end. Without a type, the command
 watches all kinds. Stop it with Ctrl-C.`,

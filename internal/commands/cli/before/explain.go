@@ -75,8 +75,8 @@ func newExplainCommand(run func(context.Context, *explainOptions) error) *cobra.
 	o := &explainOptions{}
 	cmd := &cobra.Command{
 		Use:   "explain (-f FILE | KIND/NAME)",
-		Short: "Say what admission would do with a request",
-		Long: `Say what admission would do with a request, without making it: which webhooks
+		Short: "Show what admission would do with a request",
+		Long: `Show what admission would do with a request, without sending it: which webhooks
 would be called and which policies evaluated, in which order and why, which
 initializers the object would get, and what would reject it. No webhook is
 called and nothing is written.

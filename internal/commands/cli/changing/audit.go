@@ -33,7 +33,7 @@ func NewAudit(streams command.Streams) *cobra.Command {
 	o := &auditOptions{judging: judging{log: command.NewLogging()}}
 	cmd := &cobra.Command{
 		Use:   "audit [PATH...]",
-		Short: "Say which objects policies would reject or change",
+		Short: "List the objects that policies would reject or change",
 		Long: `Evaluate the policies and webhooks of files against the existing objects of a
 cluster: which objects would be rejected, get a warning, or be changed, if
 somebody wrote them again. Without PATH, the command evaluates the policies of

@@ -108,7 +108,7 @@ func NewReplay(streams command.Streams) *cobra.Command {
 	o := &replayOptions{judging: judging{log: command.NewLogging()}}
 	cmd := &cobra.Command{
 		Use:   "replay [REQUESTS...] --with PATH",
-		Short: "Show which recorded requests a change would decide differently",
+		Short: "List recorded requests that a change decides differently",
 		Long: `Decide recorded requests twice, by the policies and webhooks of a baseline and
 with a change, and list the differences: which requests are newly rejected, by
 which policy and with which message, newly allowed, changed in another way,

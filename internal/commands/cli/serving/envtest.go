@@ -25,7 +25,7 @@ func NewEnvtest(streams command.Streams) *cobra.Command {
 	var as command.Release
 	cmd := &cobra.Command{
 		Use:   "envtest",
-		Short: "Stand in for the programs that envtest starts",
+		Short: "Replace the programs that envtest starts",
 		Long: `Test libraries start a kube-apiserver and an etcd from a folder of programs:
 envtest of controller-runtime, kube-api-test for Java, envtest-js, the envtest
 crate for Rust, and KUTTL. These commands make such a folder with Gatehouse in

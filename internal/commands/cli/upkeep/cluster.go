@@ -471,7 +471,7 @@ func newClusterRecover(streams command.Streams) *cobra.Command {
 	var this, yes bool
 	cmd := &cobra.Command{
 		Use:   "recover",
-		Short: "Go on with one member when a majority is lost for good",
+		Short: "Continue with one member when a majority is lost for good",
 		Long: `Make the data of one member a cluster of its own, when a majority of the members
 is lost for good. No server may run on the data directory. What only the others
 have is lost, and maybe a write of the last moment that this member does not
@@ -483,14 +483,14 @@ restore' is the other way: it goes back to a backup.`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !this {
-				return command.Usagef("say --from-this-member, if the data in %s are those to go on with", dataDir)
+				return command.Usagef("say --from-this-member, if the cluster should continue with the data in %s", dataDir)
 			}
 			return recoverCluster(cmd.Context(), dataDir, yes, streams)
 		},
 	}
 	command.AddSection(cmd, "Which server", func(f *pflag.FlagSet) {
 		f.StringVar(&dataDir, "data-dir", command.DataDir(), "data directory of the member")
-		f.BoolVar(&this, "from-this-member", false, "go on with the data of this member, and without the others")
+		f.BoolVar(&this, "from-this-member", false, "continue with the data of this member, and without the others")
 		f.BoolVar(&yes, "yes", false, "do not ask")
 	})
 	return cmd
@@ -515,7 +515,7 @@ func recoverCluster(ctx context.Context, dataDir string, yes bool, streams comma
 		return cmp.Or(err, errors.New("the cluster has this member only: start its server"))
 	}
 	if !yes {
-		terminal.Fprintf(streams.Err, "The cluster will have the member %s only, with the data in %s.\nWhat only other members have is lost, and they must not come back.\nType the name of the member to go on: ", state.Name, dataDir)
+		terminal.Fprintf(streams.Err, "The cluster will have the member %s only, with the data in %s.\nWhat only other members have is lost, and they must not come back.\nType the name of the member to continue: ", state.Name, dataDir)
 		answer, _ := bufio.NewReader(io.LimitReader(streams.In, 200)).ReadString('\n')
 		if strings.TrimSpace(answer) != state.Name {
 			return errors.New("nothing was changed: that is not the name of the member")

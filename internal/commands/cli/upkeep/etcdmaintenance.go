@@ -44,7 +44,7 @@ the disk.`, streams, (*maintenance).status),
 		newEtcdCommand("defrag", "Shrink the database to the space in use", `Shrink the database to the space in use, on one member of the etcd after the
 other. A member answers nothing meanwhile: about 2 s for each 100 MiB in use
 on a very busy machine. The disk needs room for a copy of the space in use.`, streams, (*maintenance).defrag),
-		command.Group(&cobra.Command{Use: "alarm", Short: "List and take back the alarms of an etcd"},
+		command.Group(&cobra.Command{Use: "alarm", Short: "List and disarm the alarms of an etcd"},
 			newEtcdCommand("list", "List the alarms", "", streams, (*maintenance).listAlarms),
 			newEtcdCommand("disarm", "Take back all alarms", `Take back all alarms. An etcd whose database has reached its quota raises the
 alarm NOSPACE and accepts only deletions, until somebody makes the database

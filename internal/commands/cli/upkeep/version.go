@@ -11,7 +11,7 @@ func NewVersion(streams command.Streams) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Say what this program was built from",
+		Short: "Show the versions of this program",
 		Long: `Print the version of gatehouse, the commit when it is known, the Kubernetes
 release that is built in, and the Go version.`,
 		Example: `  # for people

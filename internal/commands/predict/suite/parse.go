@@ -63,7 +63,7 @@ func (p *parser) parse(root *yamlv3.Node) {
 				}
 				s.paths = append(s.paths, filepath.Join(filepath.Dir(s.File), filepath.FromSlash(path)))
 				if _, err := os.Stat(s.paths[len(s.paths)-1]); err != nil {
-					p.fail(target(n).Content[i], "test environment: %v", files.Plain(err))
+					p.fail(target(n).Content[i], "world: %v", files.Plain(err))
 				}
 			}
 		},

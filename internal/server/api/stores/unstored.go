@@ -152,5 +152,5 @@ var unstored = sync.OnceValues(func() (map[schema.GroupVersionResource]rest.Stor
 type unreachable struct{}
 
 func (unreachable) RoundTrip(*http.Request) (*http.Response, error) {
-	return nil, errors.New("kinds without a server ask nobody")
+	return nil, errors.New("kinds without a server need no request")
 }

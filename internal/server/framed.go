@@ -193,7 +193,7 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopp
 		room.Doorway,
 		inflight.Reserve,
 		func(next http.Handler) http.Handler {
-			return filters.Library(next, c, filters.Options{Traced: s.tracing != nil, Stopping: stopping, Before: limiter.Serve, LikeTheRelease: s.likeTheRelease()})
+			return filters.Library(next, c, filters.Options{Traced: s.tracing != nil, Stopping: stopping, Before: limiter.Serve, OnForbidden: s.OnForbidden, LikeTheRelease: s.likeTheRelease()})
 		},
 		filters.Deadline,
 		s.rehearsing,

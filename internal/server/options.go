@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/server/flagz"
 	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -253,6 +254,10 @@ type Options struct {
 	// means no wrapper. The wrapper must not send a request twice. It is for programs that embed a
 	// server.
 	WrapWebhook func(http.RoundTripper) http.RoundTripper
+
+	// OnForbidden, if set, is called with each request that its user has no right to make. It is for programs that embed a
+	// server.
+	OnForbidden func(authorizer.Attributes)
 
 	// MayConvert, if set, is called before each call of a webhook that converts custom resources. If
 	// it returns an error, the webhook is not called, and the call fails with this error. It is for

@@ -1,9 +1,11 @@
 package filters
 
 import (
+	"context"
 	"net/http"
 
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -37,13 +39,15 @@ type Options struct {
 	// Before, if set, is a filter that runs after authentication and before the request waits for
 	// seats.
 	Before Filter
+	// OnForbidden, if set, is called with each request that the user has no right to make.
+	OnForbidden func(authorizer.Attributes)
 	// LikeTheRelease limits warnings to the warnings of the emulated release.
 	LikeTheRelease bool
 }
 
 // Library returns api behind the filters of k8s.io/apiserver.
 func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handler {
-	authorizer, longRunning := c.Authorization.Authorizer, c.LongRunningFunc
+	rights, longRunning := c.Authorization.Authorizer, c.LongRunningFunc
 	var tracer trace.Tracer
 	if o.Traced {
 		tracer = c.TracerProvider.Tracer("gatehouse/filters")
@@ -104,11 +108,11 @@ func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handl
 	}
 	if c.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {
 		filters = append(filters, begin("constrainedimpersonation"), func(next http.Handler) http.Handler {
-			return impersonation.WithConstrainedImpersonation(next, authorizer, c.Serializer)
+			return impersonation.WithConstrainedImpersonation(next, rights, c.Serializer)
 		}, end)
 	} else {
 		filters = append(filters, begin("impersonation"), func(next http.Handler) http.Handler {
-			return impersonation.WithImpersonation(next, authorizer, c.Serializer)
+			return impersonation.WithImpersonation(next, rights, c.Serializer)
 		}, end)
 	}
 	if o.Before != nil {
@@ -122,8 +126,23 @@ func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handl
 		}, end)
 	}
 	return Through(api, append(filters, begin("authorization"), func(next http.Handler) http.Handler {
-		return genericapifilters.WithAuthorization(next, authorizer, c.Serializer)
+		return genericapifilters.WithAuthorization(next, observed{rights, o.OnForbidden}, c.Serializer)
 	}, end)...)
+}
+
+// observed is an authorizer that reports the requests that it does not allow.
+type observed struct {
+	authorizer.UnconditionalAuthorizer
+	report func(authorizer.Attributes)
+}
+
+// Authorize implements authorizer.UnconditionalAuthorizer.
+func (o observed) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, reason, err := o.UnconditionalAuthorizer.Authorize(ctx, a)
+	if o.report != nil && decision != authorizer.DecisionAllow && err == nil {
+		o.report(a)
+	}
+	return decision, reason, err
 }
 
 // when returns filter if it is wanted, or else a filter without effect.

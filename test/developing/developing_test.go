@@ -20,6 +20,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
@@ -267,7 +268,7 @@ metadata: {name: any, namespace: hooks}
 	s := start(t, dir, "", []string{behaviour + "=right"}, "-k", ".", "-o", "text", "--watch", "*.nothing", "--", os.Args[0])
 	client := s.ready()
 	for _, want := range []string{
-		`Left out: Deployment hooks/judge, which is the program\.`,
+		`Deployment hooks/judge runs as this program:\n  program      \S+`,
 		`Left out: 1 object, since there are no nodes; --fake-nodes 1 makes one`,
 		`Left out: 1 of the kind monitoring\.example\.com/v1 ServiceMonitor, which is unknown\.`,
 		`webhooks +hook/judge\.example\.com, at port`,
@@ -283,6 +284,11 @@ metadata: {name: any, namespace: hooks}
 		if secret, err := client.CoreV1().Secrets("hooks").Get(t.Context(), name, metav1.GetOptions{}); err != nil || len(secret.Data["tls.key"]) == 0 {
 			t.Errorf("secret %s: %v", name, err)
 		}
+	}
+	// The pod of the program is there before its webhook of pods, which it would otherwise reach.
+	ownPod(t, client)
+	if strings.Contains(s.out.String(), "pods judge-") {
+		t.Errorf("the program was asked about its own pod:\n%s", &s.out)
 	}
 	// A later registration also gets the CA bundle; an existing CA bundle stays.
 	admin := harness.Dynamic(t, clientConfig(t, s))
@@ -500,9 +506,43 @@ func TestWhatKeepsASessionFromStarting(t *testing.T) {
 	}
 }
 
-// With fake nodes, a Deployment of the project gets pods, which become ready.
+// ownPod returns the only pod of the program, which is ready and belongs to a ReplicaSet of its Deployment (S33.14).
+func ownPod(t *testing.T, client *kubernetes.Clientset) *corev1.Pod {
+	t.Helper()
+	pods, err := client.CoreV1().Pods("hooks").List(t.Context(), metav1.ListOptions{LabelSelector: "app=judge"})
+	if err != nil || len(pods.Items) != 1 {
+		t.Fatalf("pods %v, %v", pods, err)
+	}
+	pod := &pods.Items[0]
+	if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }) {
+		t.Errorf("its status is %+v", pod.Status)
+	}
+	set, err := client.AppsV1().ReplicaSets("hooks").Get(t.Context(), metav1.GetControllerOf(pod).Name, metav1.GetOptions{})
+	if err != nil || metav1.GetControllerOf(set).Name != "judge" {
+		t.Errorf("its owner is %v, %v", set, err)
+	}
+	return pod
+}
+
+// With fake nodes, a Deployment of the project gets pods, which become ready. The controllers neither double nor collect
+// the pod of the program (S33.14).
 func TestWorkloadsRunOnFakeNodes(t *testing.T) {
 	const objects = `
+apiVersion: v1
+kind: Service
+metadata: {name: judge, namespace: hooks}
+spec: {selector: {app: judge}, ports: [{port: 443, targetPort: webhook}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: judge, namespace: hooks}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: judge}}
+  template:
+    metadata: {labels: {app: judge}}
+    spec: {containers: [{name: judge, image: "judge:1", args: [--leader-elect], ports: [{name: webhook, containerPort: %s}]}]}
+---
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: other}
@@ -511,8 +551,9 @@ spec:
   selector: {matchLabels: {app: other}}
   template: {metadata: {labels: {app: other}}, spec: {containers: [{name: other, image: "other:1"}]}}
 `
-	s := start(t, t.TempDir(), objects, nil, "-f", "-", "--fake-nodes", "1", "--watch", "*.nothing", "--", "sleep", "1000")
+	s := start(t, t.TempDir(), fmt.Sprintf(objects, freePort(t))+"---\n"+manifest(""), []string{behaviour + "=right"}, "-f", "-", "--fake-nodes", "1", "--watch", "*.nothing", "--", os.Args[0])
 	client := s.ready()
+	before := ownPod(t, client)
 	harness.Eventually(t, "the Deployment has a pod", func() error {
 		d, err := client.AppsV1().Deployments("default").Get(t.Context(), "other", metav1.GetOptions{})
 		if err == nil && d.Status.ReadyReplicas != 1 {
@@ -520,5 +561,8 @@ spec:
 		}
 		return err
 	})
+	if after := ownPod(t, client); after.UID != before.UID {
+		t.Errorf("the pod %s is now %s", before.Name, after.Name)
+	}
 	s.end()
 }

@@ -56,38 +56,42 @@ func (m *manifestWatcher) changed() <-chan string {
 }
 
 // again applies the changes of the manifests to the server, and deletes applied objects that are no longer in them. If
-// the manifests cannot be read, it changes nothing.
-func (s *session) again(ctx context.Context, authority []byte, files string) error {
+// the manifests cannot be read, it changes nothing. restart reports whether a program has other arguments, environment or
+// files now, which it reads at its start.
+func (s *session) again(ctx context.Context, authority []byte) (restart bool, err error) {
 	p, err := s.read()
 	if err != nil {
 		if text := err.Error(); text != s.broken {
 			s.broken = text
 			s.Say("The manifests changed and cannot be read; the applied objects stay: %s", text)
 		}
-		return nil
+		return false, nil
 	}
-	if len(p.services) == 0 {
+	if len(p.services()) == 0 {
 		// The new manifests name no other program.
-		p.services, p.port = s.project.services, s.project.port
+		p.targets = s.project.targets
 	}
-	if p.port != s.project.port || !slices.Equal(p.services, s.project.services) {
+	if !slices.EqualFunc(p.targets, s.project.targets, func(a, b *target) bool { return a.port == b.port && slices.Equal(a.services, b.services) }) {
 		s.sayOnce("The manifests changed: the program has another service or port now; the applied objects stay. Start 'gatehouse dev' again for it.")
-		return nil
+		return false, nil
 	}
-	if err := p.prepare(authority, files); err != nil {
-		return err
+	if err := p.prepare(authority, s.programs[0].files); err != nil {
+		return false, err
 	}
 	s.project, s.made, s.broken = p, nil, ""
 	s.sayRemarks()
 	gone, err := s.prune(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := s.load(ctx); err != nil {
-		return err
+		return false, err
 	}
 	if err := s.apply(ctx, s.later); err != nil {
-		return err
+		return false, err
+	}
+	if restart, err = s.redescribe(ctx); err != nil {
+		return false, err
 	}
 	var did []string
 	if len(s.made) > 0 {
@@ -96,12 +100,17 @@ func (s *session) again(ctx context.Context, authority []byte, files string) err
 	if len(gone) > 0 {
 		did = append(did, "deleted "+report.Some(gone, 3))
 	}
+	if restart {
+		did = append(did, "the program starts again with other arguments or another environment")
+	}
 	if did == nil {
-		return nil
+		return false, nil
 	}
 	s.Say("The manifests changed: %s.", strings.Join(did, "; "))
-	s.sayMistakes(ctx, files)
-	return nil
+	if !restart {
+		s.sayMistakes(ctx)
+	}
+	return restart, nil
 }
 
 // prune deletes applied objects that are no longer in the manifests. Namespaces and CRDs stay, since they may have

@@ -5,26 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/selfsigned"
-	"github.com/gatehouse-dev/gatehouse/internal/kit/subprocess"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
@@ -35,8 +34,16 @@ type Options struct {
 	// Paths and Kustomizations are the manifests; Stdin is read for the path "-".
 	Paths, Kustomizations []string
 	Stdin                 io.Reader
-	// Command is the program with its arguments. ${PORT}, ${CERT_DIR} and ${KUBECONFIG} in it are replaced.
+	// Chart is the directory of a Helm chart, and Values are files with its values; empty for none.
+	Chart  string
+	Values []string
+	// Command is the program with its arguments. ${PORT}, ${CERT_DIR} and ${KUBECONFIG} in it are replaced. Empty means the
+	// programs of the services, as the Dockerfile starts them.
 	Command []string
+	// Programs are settings of the programs; at most one may have no service.
+	Programs []Program
+	// AsServiceAccount gives the program the rights of its service account, instead of all rights.
+	AsServiceAccount bool
 	// Build is a shell command that builds the program; empty for none.
 	Build string
 	// Watch are patterns of files whose change restarts the program, as in a .gitignore. Empty means the Go files below
@@ -56,8 +63,8 @@ type Options struct {
 	Terminal *os.File
 	// Restart is a buffered channel that requests a restart; nil if there is none.
 	Restart <-chan struct{}
-	// Output receives the output of the program.
-	Output io.Writer
+	// Output returns the writer for the output of a program. The name is empty if there is one program.
+	Output func(program string) io.Writer
 	// Busy, if set, is called at the start of a step that may take long, with a description of the step; it returns a
 	// function to call at its end.
 	Busy func(text string) (end func())
@@ -98,19 +105,19 @@ const (
 // session is one run.
 type session struct {
 	Options
-	project *project
-	stage   *stage.Stage
-	gate    *gate
-	guard   *guard
-	recipe  *recipe
+	project  *project
+	programs []*program
+	stage    *stage.Stage
+	guard    *guard
 	// dir is the temporary directory.
-	dir     string
-	env     []string
-	program *subprocess.Process
-	// printed has the last lines of the program's output.
-	printed *subprocess.Tail
-	// said are the mistakes that were reported.
-	said map[string]bool
+	dir string
+	// gone receives the programs whose process has ended.
+	gone chan ended
+	// content are the ConfigMaps and Secrets of the programs' namespaces.
+	content content
+	// said are the messages that were reported once, which saying guards.
+	saying sync.Mutex
+	said   map[string]bool
 	// changes receives changed source files; nil if none are watched. manifests does the same for the manifests; nil
 	// with a cluster.
 	changes   <-chan string
@@ -134,14 +141,14 @@ type session struct {
 
 // Run runs a session until ctx ends. The error is one sentence with the reason why the session does not start.
 func Run(ctx context.Context, o Options) error {
-	s := &session{Options: o, said: map[string]bool{}, applied: map[string]*unstructured.Unstructured{}, printed: &subprocess.Tail{}}
+	s := &session{Options: o, said: map[string]bool{}, applied: map[string]*unstructured.Unstructured{}, gone: make(chan ended)}
 	var err error
 	if slices.Contains(o.Paths, manifests.Stdin) {
 		if s.piped, err = files.ReadFrom(o.Stdin, files.Objects); err != nil {
 			return fmt.Errorf("standard input: %w", err)
 		}
 	}
-	if o.Live == nil && len(o.Paths)+len(o.Kustomizations) > 0 {
+	if o.Live == nil && (len(o.Paths)+len(o.Kustomizations) > 0 || o.Chart != "") {
 		if s.manifests, err = watchManifests(ctx); err != nil {
 			return fmt.Errorf("watching the manifests: %w", err)
 		}
@@ -149,21 +156,18 @@ func Run(ctx context.Context, o Options) error {
 	if s.project, err = s.read(); err != nil {
 		return err
 	}
-	if s.recipe, err = newRecipe(o.Command, o.Build); err != nil {
+	if s.programs, err = s.choosePrograms(); err != nil {
 		return err
-	}
-	if s.recipe.build == nil {
-		if _, err := exec.LookPath(s.recipe.run[0]); err != nil {
-			return fmt.Errorf("the program: %w", err)
-		}
 	}
 	if o.KubeconfigOut != "" {
 		if _, err := os.Lstat(o.KubeconfigOut); err == nil {
 			return fmt.Errorf("--kubeconfig-out %s: the file is there, and 'gatehouse dev' removes its file at the end: name another one", o.KubeconfigOut)
 		}
 	}
-	if err := s.free(); err != nil {
-		return err
+	for _, p := range s.programs {
+		if err := p.free(); err != nil {
+			return err
+		}
 	}
 	if o.Live != nil {
 		if s.live, err = newLive(ctx, &o, s.project); err != nil {
@@ -199,66 +203,55 @@ func Run(ctx context.Context, o Options) error {
 // read reads the manifests, and watches their files.
 func (s *session) read() (*project, error) {
 	p, err := readProject(s.Paths, s.Kustomizations, s.piped, s.manifests.reading)
+	if err == nil && s.Chart != "" {
+		err = p.readChart(s.Chart, s.Values, s.manifests.reading)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return p, p.choose(s.Service, s.Port)
+	if err := p.choose(s.Service, s.Port, len(s.Command) > 0 || s.Live != nil); err != nil {
+		return nil, err
+	}
+	for _, t := range p.targets {
+		if port := s.settings(t, len(p.targets) == 1).Port; port != 0 && s.Port == 0 {
+			t.port = port
+		}
+	}
+	return p, nil
 }
 
-// free returns an error if another process listens on the port of the program.
-func (s *session) free() error {
-	if s.project.port == 0 {
-		return nil
+// certify makes the directories of the programs with the serving certificate, and returns its authority.
+func (s *session) certify(others ...string) (authority []byte, err error) {
+	hosts := append(s.project.hosts(), others...)
+	for i, p := range s.programs {
+		if p.home = s.dir; i > 0 {
+			p.home = filepath.Join(s.dir, "program-"+strconv.Itoa(i+1))
+		}
+		p.root, p.temporaries = filepath.Join(p.home, "root"), filepath.Join(p.home, "tmp")
+		p.files = filepath.Join(p.temporaries, certificates)
+		if err := os.MkdirAll(p.files, 0o700); err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			authority, err = selfsigned.Write(p.files, hosts...)
+		} else {
+			for name, content := range s.programs[0].certificate() {
+				err = errors.Join(err, store(filepath.Join(p.files, name), content))
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the serving certificate: %w", err)
+		}
 	}
-	listener, err := net.Listen("tcp", net.JoinHostPort(localhost, strconv.Itoa(s.project.port)))
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("port %d is in use by another process: end that process, or have the program listen elsewhere and say where by --webhook-port", s.project.port)
-	}
-	if err == nil {
-		listener.Close()
-	}
-	// Another error is the program's to report.
-	return nil
-}
-
-// address returns the address of the program.
-func (s *session) address() string {
-	return net.JoinHostPort(localhost, strconv.Itoa(s.project.port))
-}
-
-// certify makes the serving certificate in a directory for temporary files of the program.
-func (s *session) certify(others ...string) (files, temporaries string, err error) {
-	temporaries = filepath.Join(s.dir, "tmp")
-	files = filepath.Join(temporaries, certificates)
-	if err := os.MkdirAll(files, 0o700); err != nil {
-		return "", "", err
-	}
-	if _, err := selfsigned.Write(files, append(s.project.hosts(), others...)...); err != nil {
-		return "", "", fmt.Errorf("the serving certificate: %w", err)
-	}
-	return files, temporaries, nil
-}
-
-// setEnvironment sets the environment of the program.
-func (s *session) setEnvironment(kubeconfig, temporaries, files string) {
-	values := map[string]string{"KUBECONFIG": kubeconfig, "TMPDIR": temporaries, "CERT_DIR": files, "PORT": strconv.Itoa(s.project.port)}
-	s.env = os.Environ()
-	for name, value := range values {
-		s.env = append(s.env, name+"="+value)
-	}
-	s.recipe.fill(values)
+	return authority, nil
 }
 
 func (s *session) run(ctx context.Context) error {
-	files, temporaries, err := s.certify()
+	authority, err := s.certify()
 	if err != nil {
 		return err
 	}
-	authority, err := os.ReadFile(filepath.Join(files, selfsigned.AuthorityFile))
-	if err != nil {
-		return err
-	}
-	if err := s.project.prepare(authority, files); err != nil {
+	if err := s.project.prepare(authority, s.programs[0].files); err != nil {
 		return err
 	}
 	s.sayRemarks()
@@ -276,11 +269,13 @@ func (s *session) run(ctx context.Context) error {
 			return fmt.Errorf("--kubeconfig-out: %w", err)
 		}
 	}
-	s.setEnvironment(at.Kubeconfig, temporaries, files)
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	trusting, err := s.keepTrust(ctx, authority, files)
+	if err := s.describe(ctx); err != nil {
+		return err
+	}
+	trusting, err := s.keepTrust(ctx, authority)
 	if err != nil {
 		return err
 	}
@@ -291,17 +286,17 @@ func (s *session) run(ctx context.Context) error {
 			return nil
 		}
 		ready = true
-		s.Ready(Ready{Address: s.stage.Address(), Webhooks: s.webhooks(), Port: s.project.port, Certificates: files})
+		s.Ready(Ready{Address: s.stage.Address(), Webhooks: s.webhooks(), Port: s.programs[0].port, Certificates: s.programs[0].files})
 		if err := s.apply(ctx, s.later); err != nil {
 			s.Say("%v", err)
 		}
 		return nil
 	}
-	return s.loop(ctx, authority, files)
+	return s.loop(ctx, authority)
 }
 
-// loop runs the program, and replaces it after changes.
-func (s *session) loop(ctx context.Context, authority []byte, files string) (err error) {
+// loop runs the programs, and replaces them after changes.
+func (s *session) loop(ctx context.Context, authority []byte) (err error) {
 	if s.changes, err = s.watched(ctx); err != nil {
 		return err
 	}
@@ -309,29 +304,33 @@ func (s *session) loop(ctx context.Context, authority []byte, files string) (err
 		if s.leaving != nil {
 			s.leaving()
 		}
-		s.program.Stop(endGrace)
+		for _, p := range s.programs {
+			p.process.Stop(endGrace)
+		}
 	}()
 	// Controllers make requests, too, while the program is built.
-	s.gate.hold(0)
+	for _, p := range s.programs {
+		p.gate.hold(0)
+	}
 	for changed := true; ; {
 		if changed {
-			if err := s.replace(ctx, files); err != nil && ctx.Err() == nil {
+			if err := s.replace(ctx); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
 		changed = true
-		var gone chan struct{}
-		if s.program != nil {
-			gone = s.program.Gone
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-gone:
+		case e := <-s.gone:
 			changed = false
-			end := s.program.State()
-			s.program.Stop(0)
-			s.program = nil
+			if e.program.process != e.process {
+				// The session replaced it.
+				continue
+			}
+			end := e.process.State()
+			e.process.Stop(0)
+			e.program.process = nil
 			if s.ended != nil {
 				s.ended(ctx)
 			}
@@ -342,7 +341,7 @@ func (s *session) loop(ctx context.Context, authority []byte, files string) (err
 			if s.Restart != nil {
 				again = append(again, "with the key r")
 			}
-			if s.explainEnd(); again == nil {
+			if s.explainEnd(e.program); again == nil {
 				return fmt.Errorf("the program ended: %s", end)
 			}
 			s.Say("The program ended (%s). It starts again %s.", end, strings.Join(again, ", or "))
@@ -350,8 +349,7 @@ func (s *session) loop(ctx context.Context, authority []byte, files string) (err
 			s.Say("%s changed.", name)
 		case <-s.Restart:
 		case <-s.manifests.changed():
-			changed = false
-			if err := s.again(ctx, authority, files); err != nil && ctx.Err() == nil {
+			if changed, err = s.again(ctx, authority); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
@@ -360,11 +358,12 @@ func (s *session) loop(ctx context.Context, authority []byte, files string) (err
 
 // open starts the server.
 func (s *session) open(ctx context.Context) error {
-	hosts := s.project.hosts()
-	s.gate = &gate{local: func(host string) bool { return slices.Contains(hosts, host) }}
 	var addresses []string
-	for _, service := range s.project.services {
-		addresses = append(addresses, service.String()+"="+s.address())
+	for i, p := range s.programs {
+		p.gate = gateOf(p, i == 0)
+		for _, service := range p.services {
+			addresses = append(addresses, service.String()+"="+p.address())
+		}
 	}
 	var err error
 	s.stage, err = stage.Open(ctx, stage.Options{
@@ -380,7 +379,15 @@ func (s *session) open(ctx context.Context) error {
 			}
 			o.MaxRequestsInFlight, o.MaxMutatingRequestsInFlight = d.MaxRequestsInFlight, d.MaxMutatingRequestsInFlight
 			o.AdmissionTraceBytes, o.Console = d.AdmissionTraceBytes, true
-			o.WrapWebhook = s.gate.wrap
+			o.WrapWebhook = func(next http.RoundTripper) http.RoundTripper {
+				for _, p := range s.programs {
+					next = p.gate.wrap(next)
+				}
+				return next
+			}
+			if s.AsServiceAccount {
+				o.OnForbidden = s.forbidden
+			}
 		},
 	})
 	return err
@@ -390,7 +397,21 @@ func (s *session) open(ctx context.Context) error {
 func (s *session) load(ctx context.Context) error {
 	s.later = nil
 	judging := stage.Judging(s.project.objects)
-	if err := s.apply(ctx, judging); err != nil {
+	var before, registrations []*unstructured.Unstructured
+	for _, u := range judging {
+		if u.GroupVersionKind().Group == registration.GroupName {
+			registrations = append(registrations, u)
+		} else {
+			before = append(before, u)
+		}
+	}
+	if err := s.apply(ctx, before); err != nil {
+		return err
+	}
+	if err := s.createPods(ctx); err != nil {
+		return err
+	}
+	if err := s.apply(ctx, registrations); err != nil {
 		return err
 	}
 	first := map[*unstructured.Unstructured]bool{}
@@ -424,9 +445,6 @@ func (s *session) load(ctx context.Context) error {
 		case s.FakeNodes > 0 || !slices.Contains(s.project.others, u):
 			now = append(now, u)
 		}
-	}
-	for _, u := range s.project.programs {
-		s.sayOnce("Left out: %s, which is the program.", titleOf(u))
 	}
 	if without > 0 && s.FakeNodes == 0 {
 		s.sayOnce("Left out: %s, since there are no nodes; --fake-nodes 1 makes one.", report.Count(without, "object"))
@@ -494,7 +512,7 @@ func (s *session) apply(ctx context.Context, objects []*unstructured.Unstructure
 func (s *session) watched(ctx context.Context) (<-chan string, error) {
 	patterns := s.Watch
 	if len(patterns) == 0 {
-		if _, err := os.Stat("go.mod"); err != nil && s.recipe.pkg == nil {
+		if _, err := os.Stat("go.mod"); err != nil && !slices.ContainsFunc(s.programs, func(p *program) bool { return p.recipe.pkg != nil }) {
 			return nil, nil
 		}
 		patterns = goFiles
@@ -506,55 +524,8 @@ func (s *session) watched(ctx context.Context) (<-chan string, error) {
 	return changes, nil
 }
 
-// replace builds the program, and starts it in place of the running one. Requests wait meanwhile.
-func (s *session) replace(ctx context.Context, files string) error {
-	began := time.Now()
-	idle := func() {}
-	if s.program == nil && s.Busy != nil && s.recipe.build != nil {
-		idle = s.Busy("Building the program")
-	}
-	args, err := s.recipe.make(ctx, s.guard, os.Environ(), s.dir, s.Output)
-	idle()
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
-		serves := ": the program before serves on."
-		if s.program == nil {
-			serves = "."
-			s.gate.release()
-		}
-		s.Say("%v%s", err, serves)
-		return nil
-	}
-	s.gate.hold(grace)
-	defer s.gate.release()
-	restarts := s.program != nil
-	s.program.Stop(grace)
-	s.program = nil
-	if restarts {
-		s.recipe.clean(s.dir)
-	}
-	s.printed.Reset()
-	output := io.MultiWriter(s.Output, s.printed)
-	if s.program, err = subprocess.Start(args, s.env, "", output, output, s.guard.set); err != nil {
-		s.program = nil
-		s.Say("The program does not start: %v.", err)
-		return nil
-	}
-	if !s.listening(ctx, files) {
-		return nil
-	}
-	s.gate.release()
-	if restarts {
-		s.Say("The new program serves, after %s.", time.Since(began).Round(10*time.Millisecond))
-	}
-	s.sayMistakes(ctx, files)
-	return s.served(ctx)
-}
-
-func (s *session) sayMistakes(ctx context.Context, files string) {
-	for _, mistake := range s.mistakes(ctx, files) {
+func (s *session) sayMistakes(ctx context.Context) {
+	for _, mistake := range s.mistakes(ctx) {
 		s.sayOnce("%s", mistake)
 	}
 }
@@ -567,48 +538,14 @@ func (s *session) sayRemarks() {
 
 // sayOnce reports a message once.
 func (s *session) sayOnce(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !s.said[text] {
-		s.said[text] = true
+	text := fmt.Sprintf(format, args...)
+	s.saying.Lock()
+	first := !s.said[text]
+	s.said[text] = true
+	s.saying.Unlock()
+	if first {
 		s.Say("%s", text)
 	}
-}
-
-// listening reports whether the program listens, and tells the user if not. files is the directory of the certificate.
-func (s *session) listening(ctx context.Context, files string) bool {
-	if s.project.port == 0 {
-		return true
-	}
-	soon, cancel := context.WithTimeout(ctx, listenSoon)
-	defer cancel()
-	interrupted := func() bool { return len(s.changes) > 0 || len(s.Restart) > 0 }
-	err := listens(soon, s.program, s.address(), interrupted)
-	if refused := (*handshakeError)(nil); errors.As(err, &refused) && ctx.Err() == nil {
-		s.Say("The program accepts connections on port %d, and no TLS handshake succeeds: %v. Have it serve TLS with tls.crt and tls.key of %s.", s.project.port, refused.cause, files)
-	} else if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		s.Say("The program does not listen on port %d yet. %s", s.project.port, elsewhere(s.project.port, portsOf(s.program.Group())))
-	}
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		late, cancel := context.WithTimeout(ctx, listenLate)
-		defer cancel()
-		err = listens(late, s.program, s.address(), interrupted)
-	}
-	// The end of the program is reported elsewhere.
-	return err == nil
-}
-
-// elsewhere returns a remedy for a program that listens on other ports than the expected one.
-func elsewhere(port int, ports []int) string {
-	if len(ports) == 0 {
-		return "If it listens elsewhere, name its port with --webhook-port."
-	}
-	if slices.Contains(ports, port) {
-		return "It has this port open at another address than localhost: have it listen there, too."
-	}
-	names := make([]string, len(ports))
-	for i, other := range ports {
-		names[i] = strconv.Itoa(other)
-	}
-	return fmt.Sprintf("It listens on port %s: if that is for the webhook, say so with --webhook-port.", strings.Join(names, ", "))
 }
 
 // webhooks lists the webhooks of the manifests that the program serves.

@@ -6,6 +6,12 @@
 // the program evaluates are applied after the program listens. The services of the registrations are replaced
 // by the program: their webhooks trust a certificate of the session, and are called at the program's port.
 //
+// # The container
+//
+// The program gets the arguments, the environment and the files of its container (package container), in a directory of
+// the session. Without a command, the Dockerfile names it (package image). The pod of the program exists as an object
+// (pod.go), without an address: a Service with endpoints would lead to the pod.
+//
 // # How the program is replaced
 //
 // The server makes the TLS connections to the program itself. A TLS-terminating proxy in between would hide a

@@ -144,7 +144,7 @@ func (l *live) meant(r *admissionv1.AdmissionRequest) bool {
 
 // ask calls the program. Its certificate must be valid for the service, as in a cluster.
 func (f *front) ask(ctx context.Context, path string, header http.Header, body []byte) (int, http.Header, []byte, error) {
-	service := f.live.project.services[0]
+	service := f.live.project.services()[0]
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+service.Name+"."+service.Namespace+".svc"+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, nil, err

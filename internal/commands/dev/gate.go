@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -20,6 +21,18 @@ type gate struct {
 	running    int
 	// transports have the connections to the program.
 	transports []http.RoundTripper
+}
+
+// gateOf returns the gate of a program. The first program has the host of URLs on this machine.
+func gateOf(p *program, first bool) *gate {
+	var hosts []string
+	if first {
+		hosts = append(hosts, localhost)
+	}
+	for _, service := range p.services {
+		hosts = append(hosts, hostsOf(service)...)
+	}
+	return &gate{local: func(host string) bool { return slices.Contains(hosts, host) }}
 }
 
 // wrap returns a transport whose requests to the program pass the gate.

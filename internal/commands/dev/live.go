@@ -30,7 +30,6 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
-	"github.com/gatehouse-dev/gatehouse/internal/kit/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/temporary"
 )
 
@@ -129,7 +128,7 @@ func newLive(ctx context.Context, o *Options, p *project) (_ *live, err error) {
 			return nil, fmt.Errorf("--namespace %s: a program on this machine must not decide requests of the control plane: name namespaces of your own", name)
 		}
 	}
-	if len(p.services) == 0 {
+	if len(p.services()) == 0 {
 		return nil, errors.New("--live: say with --service NAMESPACE/NAME, or with the manifests (-f, -k), which service of the cluster the program replaces")
 	}
 	config := l.clock.Reading(l.Cluster)
@@ -197,7 +196,7 @@ func (l *live) find(ctx context.Context) error {
 		}
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("--live: no webhook that is registered in the cluster names the service %s (webhooks from files of the API server cannot be redirected)", l.project.services[0])
+		return fmt.Errorf("--live: no webhook that is registered in the cluster names the service %s (webhooks from files of the API server cannot be redirected)", l.project.services()[0])
 	}
 	l.taken = found
 	return takeOut(ctx, l.client, func(id string) bool { return !sessions[id] })
@@ -213,7 +212,7 @@ func (l *live) overlaps(who string) bool {
 }
 
 // local reports whether a webhook client of the cluster calls the program.
-func (l *live) local(c client) bool { return slices.Contains(l.project.services, c.service()) }
+func (l *live) local(c client) bool { return slices.Contains(l.project.services(), c.service()) }
 
 func needsRight(err error) error {
 	if apierrors.IsForbidden(err) {
@@ -562,16 +561,12 @@ func (l *live) webhooks() (names []string) {
 // runLive runs the program with a cluster.
 func (s *session) runLive(ctx context.Context) (err error) {
 	l := s.live
-	files, temporaries, err := s.certify(l.hosts...)
-	if err != nil {
+	if l.authority, err = s.certify(l.hosts...); err != nil {
 		return err
 	}
-	if l.authority, err = os.ReadFile(filepath.Join(files, selfsigned.AuthorityFile)); err != nil {
-		return err
-	}
-	hosts := s.project.hosts()
-	s.gate = &gate{local: func(host string) bool { return slices.Contains(hosts, host) }}
-	if l.front, err = newFront(l, s.gate, s.address(), files); err != nil {
+	p := s.programs[0]
+	p.gate = gateOf(p, true)
+	if l.front, err = newFront(l, p.gate, p.address(), p.files); err != nil {
 		return err
 	}
 	if err := l.try(ctx); err != nil {
@@ -581,7 +576,16 @@ func (s *session) runLive(ctx context.Context) (err error) {
 	if err := os.WriteFile(kubeconfig, l.Kubeconfig, 0o600); err != nil {
 		return err
 	}
-	s.setEnvironment(kubeconfig, temporaries, files)
+	if err := s.project.prepare(l.authority, p.files); err != nil {
+		return err
+	}
+	s.content.add(s.project.objects)
+	if err := s.furnish(p, kubeconfig, nil); err != nil {
+		return err
+	}
+	if p.workload != nil {
+		s.sayAssumed(p)
+	}
 	released, err := l.Guard(l.id)
 	if err != nil {
 		return err
@@ -634,9 +638,9 @@ func (s *session) runLive(ctx context.Context) (err error) {
 				}
 			}))
 		})
-		s.Ready(Ready{Requests: l.claim(), Cluster: l.Cluster.Host, Webhooks: l.webhooks(), Port: s.project.port, Certificates: files})
+		s.Ready(Ready{Requests: l.claim(), Cluster: l.Cluster.Host, Webhooks: l.webhooks(), Port: p.port, Certificates: p.files})
 		return nil
 	}
 	s.ended = func(ctx context.Context) { _ = l.serves(ctx, false) }
-	return s.loop(ctx, nil, files)
+	return s.loop(ctx, nil)
 }

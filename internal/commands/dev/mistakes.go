@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
@@ -25,17 +26,20 @@ import (
 
 // mistakes returns common mistakes that can be detected before the first request, each as a sentence with the remedy.
 // It detects them as a server would: it calls each webhook of the program with an object of the project, or with an
-// object that has a name only, as a dry run. The webhook's decision does not matter. files is the directory of the
-// certificate.
-func (s *session) mistakes(ctx context.Context, files string) (found []string) {
+// object that has a name only, as a dry run. The webhook's decision does not matter.
+func (s *session) mistakes(ctx context.Context) (found []string) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	registrations, err := s.registrations(ctx)
 	if err != nil {
 		return nil
 	}
-	caller, err := call.New(call.Options{Breaker: call.BreakerOff, Resolver: call.ResolverFunc(func(context.Context, string, string, int32) ([]string, error) {
-		return []string{s.address()}, nil
+	caller, err := call.New(call.Options{Breaker: call.BreakerOff, Resolver: call.ResolverFunc(func(_ context.Context, namespace, name string, _ int32) ([]string, error) {
+		p := s.programOf(types.NamespacedName{Namespace: namespace, Name: name})
+		if p == nil {
+			return nil, fmt.Errorf("the service %s/%s has no program", namespace, name)
+		}
+		return []string{p.address()}, nil
 	})})
 	if err != nil {
 		return nil
@@ -44,7 +48,12 @@ func (s *session) mistakes(ctx context.Context, files string) (found []string) {
 	registered := snapshot.Compile(registrations)
 	for _, source := range []registration.Source{registration.Mutating, registration.Validating} {
 		for _, e := range registered.Entries(source) {
-			if at, err := call.Address(&e.ClientConfig); err != nil || !s.gate.local(at.Hostname()) {
+			at, err := call.Address(&e.ClientConfig)
+			if err != nil {
+				continue
+			}
+			i := slices.IndexFunc(s.programs, func(p *program) bool { return p.process != nil && p.gate.local(at.Hostname()) })
+			if i < 0 {
 				continue
 			}
 			body := s.question(e.Entry)
@@ -55,7 +64,7 @@ func (s *session) mistakes(ctx context.Context, files string) (found []string) {
 			if failure == nil {
 				continue
 			}
-			if remedy := remedyOf(failure, files); remedy != "" {
+			if remedy := remedyOf(failure, s.programs[i].files); remedy != "" {
 				found = append(found, fmt.Sprintf("%s: %v. %s", e.Entry, failure, remedy))
 			}
 		}
@@ -170,8 +179,8 @@ var ends = []struct{ printed, sentence string }{
 }
 
 // explainEnd reports the probable reason for the end of the program.
-func (s *session) explainEnd() {
-	printed := s.printed.String()
+func (s *session) explainEnd(p *program) {
+	printed := p.printed.String()
 	for _, e := range ends {
 		if strings.Contains(printed, e.printed) {
 			s.Say("%s", e.sentence)

@@ -7,32 +7,28 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
-	"github.com/gatehouse-dev/gatehouse/internal/kit/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 )
 
 // project has the objects of the manifests and the parts that concern the program.
 type project struct {
 	objects []*unstructured.Unstructured
-	// services are the services of the program. Their webhooks are called at port.
-	services []types.NamespacedName
-	port     int
-	// workloads of the project that create pods: programs are the program itself, others the rest.
-	programs, others []*unstructured.Unstructured
+	// targets are the programs; there is at least one.
+	targets []*target
+	// others are the workloads of the project that do not run a program.
+	others []*unstructured.Unstructured
 	// remarks are sentences about registrations that a cluster would reject, and this session accepts.
 	remarks []string
 }
@@ -164,10 +160,26 @@ func (c client) here() (port int, ok bool) {
 	return port, err == nil
 }
 
-// local reports whether a client calls the program.
-func (p *project) local(c client) bool {
+// target returns the program that a client calls; nil for none.
+func (p *project) target(c client) *target {
 	port, ok := c.here()
-	return ok && port == p.port || slices.Contains(p.services, c.service())
+	for _, t := range p.targets {
+		if ok && port == t.port || slices.Contains(t.services, c.service()) {
+			return t
+		}
+	}
+	return nil
+}
+
+// local reports whether a client calls a program.
+func (p *project) local(c client) bool { return p.target(c) != nil }
+
+// services returns the services of all programs.
+func (p *project) services() (found []types.NamespacedName) {
+	for _, t := range p.targets {
+		found = append(found, t.services...)
+	}
+	return found
 }
 
 // localhost is the host on which programs listen.
@@ -175,69 +187,6 @@ const localhost = "localhost"
 
 // defaultPort is the port of controller-runtime.
 const defaultPort = 9443
-
-// choose finds the services of the program, and its port. named and port come from the command line; zero values
-// mean not given.
-func (p *project) choose(named string, port int) error {
-	var found []types.NamespacedName
-	p.port = port
-	for _, u := range p.objects {
-		for _, c := range clients(u) {
-			at, here := c.here()
-			switch service := c.service(); {
-			case here:
-				p.port = cmp.Or(p.port, at)
-			case service.Name != "" && !slices.Contains(found, service):
-				found = append(found, service)
-			}
-		}
-	}
-	switch {
-	case named != "":
-		namespace, name, ok := strings.Cut(named, "/")
-		if !ok {
-			return fmt.Errorf("--service %q is not of the form NAMESPACE/NAME", named)
-		}
-		p.services = []types.NamespacedName{{Namespace: namespace, Name: name}}
-	case len(found) > 1:
-		names := make([]string, len(found))
-		for i := range found {
-			names[i] = found[i].String()
-		}
-		return fmt.Errorf("the registrations name several services (%s): say with --service which one the program replaces", strings.Join(names, ", "))
-	default:
-		p.services = found
-	}
-	for _, service := range p.services {
-		p.port = cmp.Or(p.port, p.portOf(service))
-	}
-	if len(p.services) > 0 {
-		p.port = cmp.Or(p.port, defaultPort)
-	}
-	return nil
-}
-
-// portOf returns the port of the pods behind a service; 0 if the manifests do not set it.
-func (p *project) portOf(service types.NamespacedName) int {
-	for _, u := range p.objects {
-		if u.GetKind() != "Service" || nameOf(u) != service {
-			continue
-		}
-		ports := list(u.Object, "spec", "ports")
-		for _, port := range ports {
-			if number(port, "port") != 443 && len(ports) > 1 {
-				continue
-			}
-			m, _ := port.(map[string]any)
-			target := m["targetPort"]
-			if name, ok := target.(string); ok {
-				return p.containerPort(u, name)
-			}
-			return cmp.Or(number(port, "targetPort"), number(port, "port"))
-		}
-	}
-	return 0
-}
 
 // number returns an integer field of an object.
 func number(content any, field string) int {
@@ -251,41 +200,22 @@ func number(content any, field string) int {
 	return 0
 }
 
-// containerPort returns the number of a named port in the pods behind a service.
-func (p *project) containerPort(service *unstructured.Unstructured, name string) int {
-	for _, u := range p.objects {
-		if !behind(service, u) {
-			continue
-		}
-		for _, c := range list(u.Object, "spec", "template", "spec", "containers") {
-			for _, port := range list(c, "ports") {
-				if text(port, "name") == name {
-					return number(port, "containerPort")
-				}
-			}
-		}
-	}
-	return 0
-}
-
-// behind reports whether an object creates the pods of a service.
-func behind(service, u *unstructured.Unstructured) bool {
-	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
-	made, _, _ := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "labels")
-	return len(selector) > 0 && len(made) > 0 && nameOf(u).Namespace == nameOf(service).Namespace && labels.SelectorFromSet(selector).Matches(labels.Set(made))
-}
-
 // workloads are the kinds that need nodes.
 var workloads = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "Pod"}
 
-// hosts returns the DNS names of the services.
+// hosts returns the DNS names of the services of all programs.
 func (p *project) hosts() []string {
 	hosts := []string{localhost}
-	for _, s := range p.services {
-		host := s.Name + "." + s.Namespace + ".svc"
-		hosts = append(hosts, host, host+".cluster.local", s.Name+"."+s.Namespace)
+	for _, s := range p.services() {
+		hosts = append(hosts, hostsOf(s)...)
 	}
 	return hosts
+}
+
+// hostsOf returns the DNS names of a service.
+func hostsOf(s types.NamespacedName) []string {
+	host := s.Name + "." + s.Namespace + ".svc"
+	return []string{host, host + ".cluster.local", s.Name + "." + s.Namespace}
 }
 
 // injected are the annotations that request a CA bundle from cert-manager or OpenShift.
@@ -338,17 +268,12 @@ func (p *project) prepare(authority []byte, files string) error {
 	for _, name := range stage.Everywhere {
 		namespaces[name] = true
 	}
-	var services []*unstructured.Unstructured
 	for _, u := range p.objects {
 		switch u.GetKind() {
 		case "CustomResourceDefinition":
 			defined[text(u.Object, "spec", "group")] = true
 		case "Namespace":
 			namespaces[u.GetName()] = true
-		case "Service":
-			if slices.Contains(p.services, nameOf(u)) {
-				services = append(services, u)
-			}
 		}
 	}
 	var kept []*unstructured.Unstructured
@@ -362,9 +287,7 @@ func (p *project) prepare(authority []byte, files string) error {
 				continue
 			}
 		case slices.Contains(workloads, kind):
-			if slices.ContainsFunc(services, func(s *unstructured.Unstructured) bool { return behind(s, u) }) {
-				p.programs = append(p.programs, u)
-			} else {
+			if !slices.ContainsFunc(p.targets, func(t *target) bool { return t.workload == u }) {
 				p.others = append(p.others, u)
 			}
 			continue
@@ -386,22 +309,18 @@ func (p *project) prepare(authority []byte, files string) error {
 			kept = append(kept, made)
 		}
 	}
-	for _, u := range kept {
-		if u.GroupVersionKind() != secretKind || p.serving(u) == nil {
-			continue
-		}
-		made, err := secretOf(u.GetNamespace(), u.GetName(), files)
-		if err != nil {
-			return err
-		}
-		for file, data := range made.Object["data"].(map[string]any) {
-			unstructured.RemoveNestedField(u.Object, "stringData", file)
-			if err := unstructured.SetNestedField(u.Object, data, "data", file); err != nil {
-				return err
-			}
+	missing, err := p.certifySecrets(kept, files)
+	if err != nil {
+		return err
+	}
+	kept = append(kept, missing...)
+	placed := slices.Concat(kept, p.others)
+	for _, t := range p.targets {
+		if t.workload != nil {
+			placed = append(placed, t.workload)
 		}
 	}
-	for _, u := range append(slices.Clone(kept), p.others...) {
+	for _, u := range placed {
 		if name := u.GetNamespace(); !namespaces[name] {
 			namespaces[name] = true
 			kept = append(kept, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}})
@@ -409,20 +328,4 @@ func (p *project) prepare(authority []byte, files string) error {
 	}
 	p.objects = kept
 	return nil
-}
-
-// secretOf returns a secret with the certificate.
-func secretOf(namespace, name, files string) (*unstructured.Unstructured, error) {
-	data := map[string]any{}
-	for _, file := range []string{selfsigned.CertificateFile, selfsigned.KeyFile, selfsigned.AuthorityFile} {
-		content, err := os.ReadFile(files + "/" + file)
-		if err != nil {
-			return nil, err
-		}
-		data[file] = base64.StdEncoding.EncodeToString(bytes.TrimSpace(content))
-	}
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "data": data,
-		"metadata": map[string]any{"namespace": namespace, "name": name},
-	}}, nil
 }

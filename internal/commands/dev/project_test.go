@@ -25,8 +25,8 @@ import (
 // The program behind a service is found in the namespace in which objects without a namespace are applied (S33.2).
 func TestObjectsWithoutANamespace(t *testing.T) {
 	p, _ := prepared(t, hook("service: {namespace: default, name: b}")+without(serviceOf("8443")+pods))
-	if len(p.programs) != 1 || len(p.others) != 0 {
-		t.Errorf("%d programs and %d others", len(p.programs), len(p.others))
+	if len(p.targets) != 1 || p.targets[0].workload == nil || len(p.others) != 0 {
+		t.Errorf("%+v and %d others", p.targets, len(p.others))
 	}
 }
 

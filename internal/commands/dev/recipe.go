@@ -21,9 +21,14 @@ type recipe struct {
 	build []string
 	// pkg has the flags and the Go package that the session builds; nil for none. Each build writes a new file,
 	// which becomes the first word of run.
-	pkg   []string
-	run   []string
-	built int
+	pkg []string
+	// given are the words in front of run in messages: 'go run' with its package.
+	given []string
+	// base is run before fill.
+	base, run []string
+	built     int
+	// dir is the working directory; empty for the directory of this process.
+	dir string
 }
 
 // withValue are the flags of 'go run' that may take the next argument as their value.
@@ -33,7 +38,7 @@ var withValue = []string{"C", "asmflags", "buildmode", "buildvcs", "compiler", "
 // newRecipe parses the command line of a program. 'go run PACKAGE ARGUMENTS' is split, so that the previous
 // program serves while the session builds the package.
 func newRecipe(command []string, build string) (*recipe, error) {
-	r := &recipe{run: command}
+	r := &recipe{base: command, run: command}
 	if build != "" {
 		r.build = []string{"/bin/sh", "-c", build}
 		return r, nil
@@ -61,21 +66,24 @@ func newRecipe(command []string, build string) (*recipe, error) {
 	if at >= len(command) {
 		return nil, errors.New("go run: name the package")
 	}
-	r.build, r.pkg, r.run = append([]string{command[0], "build"}, command[2:at]...), command[at:end], command[end:]
+	r.build, r.pkg, r.given = append([]string{command[0], "build"}, command[2:at]...), command[at:end], command[:end]
+	r.base, r.run = command[end:], command[end:]
 	return r, nil
 }
 
-// fill replaces ${NAME} in the command line by the value of NAME. Other uses of $ stay, since the command may be
-// a script.
-func (r *recipe) fill(values map[string]string) {
+// fill replaces ${NAME} in the command line by the value of NAME, and appends arguments. Other uses of $ stay, since the
+// command may be a script.
+func (r *recipe) fill(values map[string]string, arguments []string) []string {
 	var pairs []string
 	for name, value := range values {
 		pairs = append(pairs, "${"+name+"}", value)
 	}
-	r.run = slices.Clone(r.run)
+	r.run = slices.Clone(r.base)
 	for i := range r.run {
 		r.run[i] = strings.NewReplacer(pairs...).Replace(r.run[i])
 	}
+	r.run = append(r.run, arguments...)
+	return r.run
 }
 
 // errBuild is the error of a failed build; the output of the build has the reason.
@@ -97,7 +105,7 @@ func (r *recipe) make(ctx context.Context, g *guard, env []string, dir string, o
 		binary = filepath.Join(dir, builds, strconv.Itoa(r.built), name)
 		args = append(append(slices.Clone(args), "-o", binary), r.pkg...)
 	}
-	p, err := subprocess.Start(args, env, "", output, output, g.set)
+	p, err := subprocess.Start(args, env, r.dir, output, output, g.set)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", args[0], err)
 	}

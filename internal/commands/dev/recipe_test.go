@@ -56,9 +56,10 @@ func TestRecipes(t *testing.T) {
 
 // S33.3: names in braces are replaced in a command line; other uses of $, which a script may need, stay.
 func TestCommandsAreFilled(t *testing.T) {
-	r := &recipe{run: []string{"--port=${PORT}", "$PORT ${OTHER} $$ $(x) a$"}}
-	r.fill(map[string]string{"PORT": "1"})
-	if want := []string{"--port=1", "$PORT ${OTHER} $$ $(x) a$"}; !slices.Equal(r.run, want) {
+	r := &recipe{base: []string{"--port=${PORT}", "$PORT ${OTHER} $$ $(x) a$"}}
+	r.fill(map[string]string{"PORT": "1"}, []string{"${PORT}"})
+	r.fill(map[string]string{"PORT": "1"}, []string{"${PORT}"})
+	if want := []string{"--port=1", "$PORT ${OTHER} $$ $(x) a$", "${PORT}"}; !slices.Equal(r.run, want) {
 		t.Errorf("got %q", r.run)
 	}
 }
@@ -176,15 +177,15 @@ func TestPorts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := p.choose(tc.service, tc.port); err != nil {
+			if err := p.choose(tc.service, tc.port, true); err != nil {
 				t.Fatal(err)
 			}
 			var services []string
-			for _, s := range p.services {
+			for _, s := range p.services() {
 				services = append(services, s.String())
 			}
-			if p.port != tc.want || !slices.Equal(services, strings.Fields(tc.services)) {
-				t.Errorf("got port %d, services %v", p.port, services)
+			if p.targets[0].port != tc.want || !slices.Equal(services, strings.Fields(tc.services)) {
+				t.Errorf("got port %d, services %v", p.targets[0].port, services)
 			}
 		})
 	}
@@ -208,7 +209,7 @@ func prepared(t *testing.T, manifests string) (p *project, dir string) {
 	t.Helper()
 	p, err := readProject([]string{"-"}, nil, []byte(manifests), nil)
 	if err == nil {
-		err = p.choose("", 0)
+		err = p.choose("", 0, true)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -248,7 +249,7 @@ func TestSecretsAreMounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.mount(secret, dir); err != nil {
+		if err := p.mount(secret, []*program{{target: p.targets[0], files: dir}}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(filepath.Join(dir, selfsigned.CertificateFile))

@@ -1,20 +1,26 @@
 package dev
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/gatehouse-dev/gatehouse/internal/commands/dev/container"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/selfsigned"
 )
@@ -29,10 +35,13 @@ var trustful = []schema.GroupVersionResource{
 // secrets is the resource of secrets, which pods mount.
 var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
+// configMaps is the resource of ConfigMaps.
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
 // keepTrust replaces two components of a cluster. Like a CA injector, it sets the caBundle of registrations that are
-// created later or lose theirs. Like the kubelet, it writes a certificate that the program issues itself, and stores
-// in a secret, into the certificate directory. end stops both.
-func (s *session) keepTrust(ctx context.Context, authority []byte, dir string) (end func(), err error) {
+// created later or lose theirs. Like the kubelet, it writes changed ConfigMaps and Secrets into the files of the programs,
+// and a certificate that a program issues itself into its certificate directory. end stops both.
+func (s *session) keepTrust(ctx context.Context, authority []byte) (end func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	client, err := dynamic.NewForConfig(s.stage.Address().Admin)
 	if err != nil {
@@ -41,16 +50,21 @@ func (s *session) keepTrust(ctx context.Context, authority []byte, dir string) (
 	}
 	project := s.project
 	informers := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
-	for _, resource := range append(slices.Clone(trustful), secrets) {
+	for _, resource := range append(slices.Clone(trustful), secrets, configMaps) {
 		fix := func(object any) {
 			u, ok := object.(*unstructured.Unstructured)
 			if !ok {
 				return
 			}
+			if resource == secrets || resource == configMaps {
+				s.refresh(ctx, u)
+			}
 			if resource == secrets {
-				if err := project.mount(u, dir); err != nil {
-					s.Say("The certificate of the secret %s is not in %s: %v", u.GetName(), dir, err)
+				if err := project.mount(u, s.programs); err != nil {
+					s.Say("The certificate of the secret %s is not in the files of the program: %v", u.GetName(), err)
 				}
+			}
+			if resource == secrets || resource == configMaps {
 				return
 			}
 			if u = u.DeepCopy(); !project.trust(u, authority, false) {
@@ -78,37 +92,205 @@ func (s *session) keepTrust(ctx context.Context, authority []byte, dir string) (
 
 var secretKind = secrets.GroupVersion().WithKind("Secret")
 
-// serving returns the files of a secret if the pods of the program mount it and its certificate is for the service;
-// nil otherwise.
-func (p *project) serving(secret *unstructured.Unstructured) map[string][]byte {
-	mounts := slices.ContainsFunc(p.programs, func(u *unstructured.Unstructured) bool {
-		volumes := list(u.Object, "spec", "template", "spec", "volumes")
-		return nameOf(u).Namespace == nameOf(secret).Namespace &&
-			slices.ContainsFunc(volumes, func(v any) bool { return text(v, "secret", "secretName") == secret.GetName() })
-	})
-	if !mounts {
-		return nil
-	}
-	content := map[string][]byte{}
-	for _, file := range []string{selfsigned.AuthorityFile, selfsigned.KeyFile, selfsigned.CertificateFile} {
-		content[file], _ = base64.StdEncoding.DecodeString(text(secret.Object, "data", file))
-		if plain := text(secret.Object, "stringData", file); plain != "" {
-			content[file] = []byte(plain)
-		}
-	}
-	pair, err := tls.X509KeyPair(content[selfsigned.CertificateFile], content[selfsigned.KeyFile])
-	if err != nil || pair.Leaf.VerifyHostname(p.hosts()[1]) != nil {
-		return nil
-	}
-	return content
+// refers reports whether the volumes of a pod refer to a ConfigMap or a Secret.
+func refers(spec *corev1.PodSpec, kind, name string) bool {
+	return slices.Contains(volumesOf(spec, kind), name)
 }
 
-// mount writes the files of a serving secret into a directory.
-func (p *project) mount(secret *unstructured.Unstructured, dir string) error {
-	for file, data := range p.serving(secret) {
-		if err := files.Replace(filepath.Join(dir, file), data, 0o600, false); err != nil {
-			return err
+// volumesOf returns the names of the ConfigMaps or Secrets in the volumes of a pod.
+func volumesOf(spec *corev1.PodSpec, kind string) (names []string) {
+	for _, v := range spec.Volumes {
+		switch {
+		case kind == "Secret" && v.Secret != nil:
+			names = append(names, v.Secret.SecretName)
+		case kind == "ConfigMap" && v.ConfigMap != nil:
+			names = append(names, v.ConfigMap.Name)
+		case v.Projected != nil:
+			for _, source := range v.Projected.Sources {
+				if kind == "Secret" && source.Secret != nil {
+					names = append(names, source.Secret.Name)
+				}
+				if kind == "ConfigMap" && source.ConfigMap != nil {
+					names = append(names, source.ConfigMap.Name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// mounting reports whether the pods of a program mount a secret.
+func (t *target) mounting(secret *unstructured.Unstructured) bool {
+	return t.template != nil && t.namespace() == nameOf(secret).Namespace && slices.Contains(volumesOf(&t.template.Spec, "Secret"), secret.GetName())
+}
+
+// serving returns the files of a secret if the pods of a program mount it and its certificate is for a service of the
+// program; nil otherwise.
+func (t *target) serving(secret *unstructured.Unstructured) map[string][]byte {
+	if !t.mounting(secret) {
+		return nil
+	}
+	all := content{}
+	all.add([]*unstructured.Unstructured{secret})
+	found, _ := all.of(nameOf(secret).Namespace)("Secret", secret.GetName())
+	pair, err := tls.X509KeyPair(found[selfsigned.CertificateFile], found[selfsigned.KeyFile])
+	if err != nil || pair.Leaf.VerifyHostname(hostsOf(t.services[0])[0]) != nil {
+		return nil
+	}
+	return map[string][]byte{
+		selfsigned.CertificateFile: found[selfsigned.CertificateFile], selfsigned.KeyFile: found[selfsigned.KeyFile], selfsigned.AuthorityFile: found[selfsigned.AuthorityFile],
+	}
+}
+
+// mount writes the files of a serving secret into the certificate directories of the programs that mount it.
+func (p *project) mount(secret *unstructured.Unstructured, programs []*program) error {
+	for _, program := range programs {
+		program.mu.Lock()
+		content := program.serving(secret)
+		program.mu.Unlock()
+		for file, data := range content {
+			if err := files.Replace(filepath.Join(program.files, file), data, 0o600, false); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// certifySecrets puts the session's certificate into the secrets that the programs mount: secrets with a certificate for
+// the program, as charts create one, and secrets with a placeholder. It returns the secrets that the manifests lack, since
+// cert-manager, a Job or the program itself makes them. files is the directory of the certificate.
+func (p *project) certifySecrets(objects []*unstructured.Unstructured, files string) (missing []*unstructured.Unstructured, err error) {
+	for _, t := range p.targets {
+		if t.template == nil {
+			continue
+		}
+		for _, name := range volumesOf(&t.template.Spec, "Secret") {
+			at := slices.IndexFunc(slices.Concat(objects, missing), func(u *unstructured.Unstructured) bool {
+				return u.GroupVersionKind() == secretKind && nameOf(u) == types.NamespacedName{Namespace: t.namespace(), Name: name}
+			})
+			if at < 0 {
+				keys := t.certificateFiles(name)
+				if keys == nil {
+					continue
+				}
+				made, err := secretOf(t.namespace(), name, files, keys...)
+				if err != nil {
+					return nil, err
+				}
+				missing = append(missing, made)
+				continue
+			}
+			if at >= len(objects) {
+				continue
+			}
+			u := objects[at]
+			keys := t.placeholders(u)
+			if t.serving(u) != nil {
+				keys = []string{selfsigned.CertificateFile, selfsigned.KeyFile, selfsigned.AuthorityFile}
+			}
+			if len(keys) == 0 {
+				continue
+			}
+			made, err := secretOf(u.GetNamespace(), name, files, keys...)
+			if err != nil {
+				return nil, err
+			}
+			for file, data := range made.Object["data"].(map[string]any) {
+				unstructured.RemoveNestedField(u.Object, "stringData", file)
+				if err := unstructured.SetNestedField(u.Object, data, "data", file); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return missing, nil
+}
+
+// certain are words in names of volumes with certificates.
+var certain = []string{"cert", "tls", "ssl", "webhook", "pki"}
+
+// certificateFiles returns the keys of a secret that the manifests lack, if it seems to have a serving certificate; nil
+// otherwise.
+func (t *target) certificateFiles(secret string) (keys []string) {
+	for _, v := range t.template.Spec.Volumes {
+		if v.Secret == nil || v.Secret.SecretName != secret {
+			continue
+		}
+		hints := v.Name + " " + secret
+		for _, item := range v.Secret.Items {
+			keys = append(keys, item.Key)
+		}
+		for _, c := range t.template.Spec.Containers {
+			for _, m := range c.VolumeMounts {
+				if m.Name == v.Name {
+					hints += " " + m.MountPath
+					keys = append(keys, container.Mentioned(&c, m.MountPath)...)
+				}
+			}
+		}
+		if slices.ContainsFunc(certain, func(word string) bool { return strings.Contains(hints, word) }) {
+			// The names of cert-manager, of kube-webhook-certgen, and of scripts.
+			return append(keys, selfsigned.CertificateFile, selfsigned.KeyFile, selfsigned.AuthorityFile, "cert", "key", "ca", "cert.pem", "key.pem", "ca.pem")
+		}
+	}
+	return nil
+}
+
+// placeholders returns the keys of a mounted secret with a certificate and a key that do not belong together, as templates
+// have them.
+func (t *target) placeholders(secret *unstructured.Unstructured) (keys []string) {
+	var certificate, key string
+	for _, field := range []string{"data", "stringData"} {
+		values, _, _ := unstructured.NestedMap(secret.Object, field)
+		for name := range values {
+			switch string(container.Certificate(name, []byte("certificate"), []byte("key"), []byte("authority"))) {
+			case "certificate":
+				certificate = name
+			case "key":
+				key = name
+			case "":
+				continue
+			}
+			keys = append(keys, name)
+		}
+	}
+	if certificate == "" || key == "" {
+		return nil
+	}
+	all := content{}
+	all.add([]*unstructured.Unstructured{secret})
+	found, _ := all.of(nameOf(secret).Namespace)("Secret", secret.GetName())
+	if _, err := tls.X509KeyPair(found[certificate], found[key]); err == nil {
+		return nil
+	}
+	return keys
+}
+
+// secretOf returns a secret with the certificate in the given keys, or in the keys of cert-manager.
+func secretOf(namespace, name, files string, keys ...string) (*unstructured.Unstructured, error) {
+	content := map[string][]byte{}
+	for _, file := range []string{selfsigned.CertificateFile, selfsigned.KeyFile, selfsigned.AuthorityFile} {
+		data, err := os.ReadFile(filepath.Join(files, file))
+		if err != nil {
+			return nil, err
+		}
+		content[file] = bytes.TrimSpace(data)
+	}
+	if keys == nil {
+		keys = []string{selfsigned.CertificateFile, selfsigned.KeyFile, selfsigned.AuthorityFile}
+	}
+	data := map[string]any{}
+	for _, key := range keys {
+		if value := container.Certificate(key, content[selfsigned.CertificateFile], content[selfsigned.KeyFile], content[selfsigned.AuthorityFile]); value != nil {
+			data[key] = base64.StdEncoding.EncodeToString(value)
+		}
+	}
+	made := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": data}}
+	if data[selfsigned.CertificateFile] != nil && data[selfsigned.KeyFile] != nil {
+		made.Object["type"] = "kubernetes.io/tls"
+	}
+	made.SetNamespace(namespace)
+	made.SetName(name)
+	return made, nil
 }

@@ -46,6 +46,9 @@ type devOptions struct {
 	place      temporary.Place
 	// guard is the ID of the session that this process cleans up after.
 	guard string
+	// config is the configuration file, and print prints its section.
+	config string
+	print  bool
 }
 
 // guardFlag makes a process the guard of a session with a cluster.
@@ -55,17 +58,17 @@ const guardFlag = "guard"
 func NewDev(streams command.Streams) *cobra.Command {
 	o := &devOptions{log: command.NewLogging(), cluster: &command.Cluster{Flags: genericclioptions.NewConfigFlags(true)}}
 	cmd := &cobra.Command{
-		Use:   "dev [flags] -- COMMAND [ARGUMENTS]",
+		Use:   "dev [flags] [-- COMMAND [ARGUMENTS]]",
 		Short: "Run the program of a webhook, and a server that calls it",
 		Long: `Run the program of a webhook or an operator on this machine, with a server that
 calls it, and show its effect on each request.
 
-The command starts a server in its own process and applies manifests. The
-service of their registrations becomes the local program: the command makes a
-certificate, fills every caBundle, and starts COMMAND with KUBECONFIG, TMPDIR,
-CERT_DIR and PORT in its environment. The certificate is where
-controller-runtime looks for it. Of COMMAND, ${PORT}, ${CERT_DIR} and
-${KUBECONFIG} are replaced.
+The command starts a server in its own process and applies manifests. The pods
+behind the service of their webhooks become the local program: the command makes
+a certificate, fills every caBundle, and starts the program with the arguments,
+the environment and the files of its container, and with KUBECONFIG, TMPDIR,
+CERT_DIR and PORT. Without COMMAND, it follows the Dockerfile: this runs code of
+the folder. In COMMAND, ${PORT}, ${CERT_DIR} and ${KUBECONFIG} are replaced.
 
 When a file changes, the program is built and started again; the old one serves
 until the new one is built, and requests wait while they change places.
@@ -83,12 +86,14 @@ they were renewed last, and go when the command ends. Manifests are not applied.
   gatehouse dev --init hook
   cd hook && gatehouse dev -f webhook.yaml -- go run .
 
-  # a project of kubebuilder
-  gatehouse dev -k config/default -- go run ./cmd
+  # a project with a Dockerfile, such as one of kubebuilder
+  gatehouse dev -k config/default
+
+  # the same with the rights of its service account, and a program of your own
+  gatehouse dev -k config/default --as-service-account -- ./bin/manager
 
   # a Helm chart, and a program that is not written in Go
-  helm template ./chart | gatehouse dev -f - --webhook-port 8443 \
-    --watch '*.py' -- python3 webhook.py
+  gatehouse dev --chart ./chart --watch '*.py' -- python3 webhook.py
 
   # your own requests to a cluster, which reaches this machine at 192.0.2.7
   gatehouse dev --live --service shop/webhook --bind-address 192.0.2.7 -- go run ./cmd`,
@@ -99,8 +104,8 @@ they were renewed last, and go when the command ends. Manifests are not applied.
 				return command.Usagef("--init makes a folder and runs nothing: leave out %q", args[0])
 			case o.init != "" || o.rbac || o.guard != "":
 				return nil
-			case at < 0 && len(args) == 0 || at == len(args):
-				return command.Usagef("name the program after --: gatehouse dev -f FILE -- COMMAND")
+			case len(args) == 0:
+				return nil
 			case at != 0:
 				return command.Usagef("write -- before the program: gatehouse dev -f FILE -- %s", args[max(at, 0)])
 			}
@@ -119,11 +124,20 @@ they were renewed last, and go when the command ends. Manifests are not applied.
 			case o.rbac:
 				return printRBAC(streams.Out, "gatehouse-dev", "# What \"gatehouse dev --live\" does in a cluster, besides what its program does.\n", dev.LiveRules())
 			}
+			if err := o.configure(cmd); err != nil {
+				return err
+			}
 			if err := o.checkLive(cmd.Flags()); err != nil {
 				return err
 			}
+			if len(o.Command)+len(o.Programs)+len(o.Paths)+len(o.Kustomizations)+len(o.Chart) == 0 {
+				return command.Usagef("name the manifests by -f, -k or --chart, or the program after --: gatehouse dev -f FILE -- COMMAND")
+			}
 			if cmd.Flags().Changed("lang") {
 				return command.Usagef("--lang needs --init")
+			}
+			if len(o.Values) > 0 && o.Chart == "" {
+				return command.Usagef("--values needs --chart")
 			}
 			if o.Port < 0 || o.Port > 65535 {
 				return command.Usagef("--webhook-port %d is not a port", o.Port)
@@ -131,17 +145,25 @@ they were renewed last, and go when the command ends. Manifests are not applied.
 			if o.FakeNodes < 0 {
 				return command.Usagef("--fake-nodes %d must not be negative", o.FakeNodes)
 			}
+			if o.print {
+				return o.explain(streams)
+			}
 			return o.run(cmd.Context(), streams)
 		},
 	}
 	command.AddSection(cmd, "Server", func(f *pflag.FlagSet) {
 		f.StringArrayVarP(&o.Paths, "filename", "f", nil, "`path` of manifests: a file, a directory or -, which is standard input; may be repeated")
 		f.StringArrayVarP(&o.Kustomizations, "kustomize", "k", nil, "`directory` of a kustomization; may be repeated")
+		f.StringVar(&o.Chart, "chart", "", "`directory` of a Helm chart, which the helm of the PATH renders")
+		f.StringArrayVar(&o.Values, "values", nil, "`file` with values of the chart; may be repeated")
 		f.IntVar(&o.FakeNodes, "fake-nodes", 0, "number of nodes that are only objects; with them, what makes pods is applied, too")
 		f.StringVar(&o.DataDir, "data-dir", "", "`directory` that keeps the objects (default a temporary one)")
 		f.StringVar(&o.KubeconfigOut, "kubeconfig-out", "", "`file` for the administrator's kubeconfig, in addition; it is removed at the end")
 	})
 	command.AddSection(cmd, "Program", func(f *pflag.FlagSet) {
+		f.BoolVar(&o.AsServiceAccount, "as-service-account", false, "give the program the rights of its service account, and name each refusal (default all rights)")
+		f.BoolVar(&o.print, "print", false, "print the programs as the section dev of the configuration file, and run nothing")
+		command.AddConfigFlag(f, &o.config)
 		f.StringVar(&o.Service, "service", "", "service in place of the program, as `NAMESPACE/NAME` (default from the registrations)")
 		f.IntVar(&o.Port, "webhook-port", 0, "port that the program listens on (default from the manifests, or 9443)")
 		f.StringArrayVar(&o.Watch, "watch", nil, "`pattern` of files whose change restarts the program, as in a .gitignore; may be repeated (default the Go files of the module)")
@@ -180,12 +202,72 @@ func (o *devOptions) checkLive(f *pflag.FlagSet) error {
 		}
 		return nil
 	}
-	for _, name := range []string{"fake-nodes", "data-dir", "kubeconfig-out"} {
+	for _, name := range []string{"fake-nodes", "data-dir", "kubeconfig-out", "as-service-account"} {
 		if f.Changed(name) {
 			return command.Usagef("--%s is for a server of this command, and not for the cluster of --live", name)
 		}
 	}
 	return nil
+}
+
+// configure reads the section dev of the configuration file. Manifests of the command line replace those of the file.
+func (o *devOptions) configure(cmd *cobra.Command) error {
+	c, err := command.ReadConfiguration(cmd, o.config)
+	if err != nil {
+		return err
+	}
+	d := c.Dev
+	if len(o.Paths)+len(o.Kustomizations)+len(o.Chart) == 0 {
+		o.Chart = c.Below(d.Chart)
+		for _, file := range d.Values {
+			o.Values = append(o.Values, c.Below(file))
+		}
+		for _, path := range d.Manifests {
+			o.Paths = append(o.Paths, c.Below(path))
+		}
+		for _, path := range d.Kustomizations {
+			o.Kustomizations = append(o.Kustomizations, c.Below(path))
+		}
+	}
+	command.Fallback(cmd, "as-service-account", &o.AsServiceAccount, d.AsServiceAccount)
+	command.Fallback(cmd, "fake-nodes", &o.FakeNodes, d.FakeNodes)
+	command.Fallback(cmd, "watch", &o.Watch, d.Watch)
+	for i, p := range d.Programs {
+		if p.Service == "" && len(d.Programs) > 1 {
+			return command.Usagef("%s: dev.programs[%d].service: name the service, since there are several programs", c.File, i)
+		}
+		one := dev.Program{Service: p.Service, Port: p.Port, Directory: c.Below(p.Directory), Build: p.Build, Command: p.Command, Arguments: p.Arguments}
+		for _, v := range p.Environment {
+			one.Environment = append(one.Environment, v.Pod())
+		}
+		o.Programs = append(o.Programs, one)
+	}
+	return nil
+}
+
+// explain prints the programs as a section of the configuration file.
+func (o *devOptions) explain(streams command.Streams) error {
+	o.Stdin = streams.In
+	programs, err := dev.Explain(o.Options)
+	if err != nil {
+		return err
+	}
+	c := command.Configuration{APIVersion: command.ConfigVersion, Kind: command.ConfigKind, Dev: command.DevConfiguration{
+		Manifests: o.Paths, Kustomizations: o.Kustomizations, Chart: o.Chart, Values: o.Values, AsServiceAccount: o.AsServiceAccount, FakeNodes: o.FakeNodes, Watch: o.Watch,
+	}}
+	for _, p := range programs {
+		one := command.DevProgram{Service: p.Service, Port: p.Port, Directory: p.Directory, Build: p.Build, Command: p.Command, Arguments: p.Arguments}
+		for _, v := range p.Environment {
+			one.Environment = append(one.Environment, command.DevVariableOf(v))
+		}
+		c.Dev.Programs = append(c.Dev.Programs, one)
+	}
+	data, err := c.Marshal()
+	if err != nil {
+		return err
+	}
+	_, err = terminal.Fprintf(streams.Out, "%s", data)
+	return err
 }
 
 // openLive opens the cluster. The program gets a kubeconfig with this cluster only.
@@ -282,9 +364,17 @@ func (o *devOptions) run(ctx context.Context, streams command.Streams) error {
 		running.Go(func() { s.press(ctx, keys, restart) })
 	}
 	o.Stdin = streams.In
-	output := &programLines{out: streams.Err}
-	defer output.flush()
-	o.Output = output
+	var outputs []*programLines
+	defer func() {
+		for _, output := range outputs {
+			output.flush()
+		}
+	}()
+	o.Output = func(program string) io.Writer {
+		output := &programLines{out: streams.Err, name: strings.TrimLeft(program+" ", " ")}
+		outputs = append(outputs, output)
+		return output
+	}
 	o.Say = s.say
 	o.Busy = func(text string) func() { return terminal.NewProgress(streams.Err, text, command.ProgressAfter).End }
 	o.Ready = func(r dev.Ready) {
@@ -522,6 +612,8 @@ func happened(r *trace.Record) string {
 // programLines writes the output of the program, each line with a mark in front.
 type programLines struct {
 	out io.Writer
+	// name of the program with a space; empty if there is one.
+	name string
 
 	mu   sync.Mutex
 	rest []byte
@@ -559,5 +651,5 @@ func (l *programLines) flush() {
 
 // print prints a line and keeps its tabs.
 func (l *programLines) print(line []byte) {
-	terminal.Fprintf(l.out, "  | %s\n", terminal.Lines(strings.TrimSuffix(string(line), "\r")))
+	terminal.Fprintf(l.out, "  %s| %s\n", l.name, terminal.Lines(strings.TrimSuffix(string(line), "\r")))
 }

@@ -3,6 +3,7 @@ package before
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -90,5 +91,60 @@ func TestChangedFieldsAreSorted(t *testing.T) {
 	}
 	if got := line("/c", "/a", "/d", "/b"); got != line("/a", "/b", "/c", "/d") || !strings.Contains(got, "/a, /b, /c, 1 more") {
 		t.Errorf("got %q", got)
+	}
+}
+
+// S33.16: the printed section is a configuration that dev reads, with references in place of values.
+func TestThePrintedSectionIsRead(t *testing.T) {
+	const manifests = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: a}
+webhooks: [{name: a.example.com, clientConfig: {service: {namespace: shop, name: hook}}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {namespace: shop, name: hook}
+spec: {selector: {app: hook}, ports: [{port: 443, targetPort: 10250}]}
+---
+apiVersion: v1
+kind: Secret
+metadata: {namespace: shop, name: own}
+stringData: {token: hidden}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {namespace: shop, name: hook}
+spec:
+  template:
+    metadata: {labels: {app: hook}}
+    spec:
+      containers:
+      - {name: hook, image: "hook:1", args: [--a=1], env: [{name: A, value: b}, {name: TOKEN, valueFrom: {secretKeyRef: {name: own, key: token}}},
+          {name: NS, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}, {name: C, valueFrom: {configMapKeyRef: {name: c, key: d, optional: true}}}]}
+`
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("all.yaml", []byte(manifests), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	explain := func(args ...string) string {
+		t.Helper()
+		var out bytes.Buffer
+		cmd := NewDev(command.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		cmd.SetArgs(append([]string{"--print"}, args...))
+		if err := cmd.Execute(); err != nil {
+			t.Fatalf("%v: %s", err, &out)
+		}
+		return out.String()
+	}
+	first := explain("-f", "all.yaml", "--", "/bin/true")
+	if strings.Contains(first, "hidden") || !strings.Contains(first, "secretKeyRef:") || !strings.Contains(first, "port: 10250") {
+		t.Errorf("it prints:\n%s", first)
+	}
+	if err := os.WriteFile(command.ConfigFile, []byte(first), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again := explain(); again != first {
+		t.Errorf("from the file it prints:\n%s\nwant:\n%s", again, first)
 	}
 }

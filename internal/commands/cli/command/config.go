@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	yamlv3 "go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
@@ -19,13 +20,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
 
-// ConfigFile is the default path of the configuration of check, lint and test.
+// ConfigFile is the default path of the configuration of check, lint, test and dev.
 const ConfigFile = ".gatehouse.yaml"
 
 // The API version and the kind of the configuration file.
 const (
 	ConfigVersion = "gatehouse.dev/v1alpha1"
-	configKind    = "Configuration"
+	ConfigKind    = "Configuration"
 )
 
 // Configuration is the configuration file of a repository. docs/reference/configuration.md and the JSON schema
@@ -38,6 +39,7 @@ type Configuration struct {
 	Check      CheckConfiguration `json:"check,omitempty" doc:"what gatehouse check does"`
 	Lint       LintConfiguration  `json:"lint,omitempty" doc:"what gatehouse lint does"`
 	Test       TestConfiguration  `json:"test,omitempty" doc:"what gatehouse test does"`
+	Dev        DevConfiguration   `json:"dev,omitempty" doc:"what gatehouse dev runs; gatehouse dev --print writes this section"`
 
 	// File is the path of the configuration file.
 	File string
@@ -69,6 +71,61 @@ type LintConfiguration struct {
 // TestConfiguration is the section of gatehouse test.
 type TestConfiguration struct {
 	Engines []string `json:"engines,omitempty" doc:"engines of policies, as for --engine; they are started with --start-programs only. Paths are relative to this file"`
+}
+
+// DevConfiguration is the section of gatehouse dev. Paths are relative to the configuration file.
+type DevConfiguration struct {
+	Manifests        []string     `json:"manifests,omitempty" doc:"files and directories, as for --filename"`
+	Kustomizations   []string     `json:"kustomizations,omitempty" doc:"directories of kustomizations, as for --kustomize"`
+	Chart            string       `json:"chart,omitempty" doc:"directory of a Helm chart, as for --chart"`
+	Values           []string     `json:"values,omitempty" doc:"files with values of the chart, as for --values"`
+	AsServiceAccount bool         `json:"asServiceAccount,omitempty" doc:"give the program the rights of its service account"`
+	FakeNodes        int          `json:"fakeNodes,omitempty" doc:"number of nodes that are only objects"`
+	Watch            []string     `json:"watch,omitempty" doc:"patterns of files whose change restarts the program"`
+	Programs         []DevProgram `json:"programs,omitempty" doc:"the programs; the manifests and the Dockerfile have what is missing here"`
+}
+
+// DevProgram is a program of gatehouse dev.
+type DevProgram struct {
+	Service     string        `json:"service,omitempty" doc:"service of the program, as NAMESPACE/NAME; needed if there are several programs"`
+	Port        int           `json:"port,omitempty" doc:"port that the program listens on"`
+	Directory   string        `json:"directory,omitempty" doc:"working directory"`
+	Build       string        `json:"build,omitempty" doc:"shell command that builds the program"`
+	Command     []string      `json:"command,omitempty" doc:"the program"`
+	Arguments   []string      `json:"arguments,omitempty" doc:"arguments, in place of those of the container"`
+	Environment []DevVariable `json:"environment,omitempty" doc:"environment variables, in addition to those of the container"`
+}
+
+// DevVariable is an environment variable.
+type DevVariable struct {
+	Name      string    `json:"name" doc:"name of the variable"`
+	Value     string    `json:"value,omitempty" doc:"value"`
+	ValueFrom DevSource `json:"valueFrom,omitzero" doc:"source of the value, as in a pod"`
+}
+
+// DevSource is the source of an environment variable.
+type DevSource struct {
+	ConfigMapKeyRef  DevKey      `json:"configMapKeyRef,omitzero" doc:"key of a ConfigMap"`
+	SecretKeyRef     DevKey      `json:"secretKeyRef,omitzero" doc:"key of a Secret"`
+	FieldRef         DevField    `json:"fieldRef,omitzero" doc:"field of the pod"`
+	ResourceFieldRef DevResource `json:"resourceFieldRef,omitzero" doc:"resource of the container"`
+}
+
+// DevKey is a key of a ConfigMap or a Secret.
+type DevKey struct {
+	Name     string `json:"name" doc:"name of the object"`
+	Key      string `json:"key" doc:"key"`
+	Optional bool   `json:"optional,omitempty" doc:"the object or the key may be missing"`
+}
+
+// DevField is a field of the pod.
+type DevField struct {
+	FieldPath string `json:"fieldPath" doc:"path of the field, such as metadata.namespace"`
+}
+
+// DevResource is a resource of the container.
+type DevResource struct {
+	Resource string `json:"resource" doc:"resource, such as limits.memory"`
 }
 
 // AddConfigFlag adds the flag that names the configuration file.
@@ -107,7 +164,7 @@ func (c *Configuration) Parse(data []byte) error {
 		return err
 	}
 	if len(bytes.TrimSpace(data)) == 0 || len(document.Content) == 0 {
-		return fmt.Errorf("is empty: write apiVersion: %s and kind: %s", ConfigVersion, configKind)
+		return fmt.Errorf("is empty: write apiVersion: %s and kind: %s", ConfigVersion, ConfigKind)
 	}
 	if err := knownFields(document.Content[0], reflect.TypeFor[Configuration](), ""); err != nil {
 		return err
@@ -115,8 +172,8 @@ func (c *Configuration) Parse(data []byte) error {
 	if err := yaml.UnmarshalStrict(data, c); err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: json: "))
 	}
-	if c.APIVersion != ConfigVersion || c.Kind != configKind {
-		return fmt.Errorf("is of kind %q in version %q: write apiVersion: %s and kind: %s", c.Kind, c.APIVersion, ConfigVersion, configKind)
+	if c.APIVersion != ConfigVersion || c.Kind != ConfigKind {
+		return fmt.Errorf("is of kind %q in version %q: write apiVersion: %s and kind: %s", c.Kind, c.APIVersion, ConfigVersion, ConfigKind)
 	}
 	for section, list := range map[string][]report.Acceptance{"check": c.Check.Accept, "lint": c.Lint.Accept} {
 		for i, a := range list {
@@ -194,4 +251,59 @@ func (c *Configuration) Below(path string) string {
 		return path
 	}
 	return filepath.Join(dir, path)
+}
+
+// Marshal returns the configuration as YAML.
+func (c *Configuration) Marshal() ([]byte, error) {
+	shown := struct {
+		APIVersion string           `json:"apiVersion"`
+		Kind       string           `json:"kind"`
+		Dev        DevConfiguration `json:"dev"`
+	}{c.APIVersion, c.Kind, c.Dev}
+	return yaml.Marshal(shown)
+}
+
+// Pod returns the variable as a variable of a pod.
+func (v DevVariable) Pod() corev1.EnvVar {
+	found := corev1.EnvVar{Name: v.Name, Value: v.Value}
+	reference := func(k DevKey) (corev1.LocalObjectReference, string, *bool) {
+		return corev1.LocalObjectReference{Name: k.Name}, k.Key, &k.Optional
+	}
+	from := v.ValueFrom
+	switch {
+	case from.ConfigMapKeyRef != DevKey{}:
+		s := &corev1.ConfigMapKeySelector{}
+		s.LocalObjectReference, s.Key, s.Optional = reference(from.ConfigMapKeyRef)
+		found.ValueFrom = &corev1.EnvVarSource{ConfigMapKeyRef: s}
+	case from.SecretKeyRef != DevKey{}:
+		s := &corev1.SecretKeySelector{}
+		s.LocalObjectReference, s.Key, s.Optional = reference(from.SecretKeyRef)
+		found.ValueFrom = &corev1.EnvVarSource{SecretKeyRef: s}
+	case from.FieldRef != DevField{}:
+		found.ValueFrom = &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: from.FieldRef.FieldPath}}
+	case from.ResourceFieldRef != DevResource{}:
+		found.ValueFrom = &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: from.ResourceFieldRef.Resource}}
+	}
+	return found
+}
+
+// DevVariableOf returns a variable of a pod as a variable of the configuration.
+func DevVariableOf(v corev1.EnvVar) DevVariable {
+	found := DevVariable{Name: v.Name, Value: v.Value}
+	if v.ValueFrom == nil {
+		return found
+	}
+	if s := v.ValueFrom.ConfigMapKeyRef; s != nil {
+		found.ValueFrom.ConfigMapKeyRef = DevKey{s.Name, s.Key, s.Optional != nil && *s.Optional}
+	}
+	if s := v.ValueFrom.SecretKeyRef; s != nil {
+		found.ValueFrom.SecretKeyRef = DevKey{s.Name, s.Key, s.Optional != nil && *s.Optional}
+	}
+	if s := v.ValueFrom.FieldRef; s != nil {
+		found.ValueFrom.FieldRef = DevField{s.FieldPath}
+	}
+	if s := v.ValueFrom.ResourceFieldRef; s != nil {
+		found.ValueFrom.ResourceFieldRef = DevResource{s.Resource}
+	}
+	return found
 }

@@ -1,0 +1,303 @@
+package dev
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/gatehouse-dev/gatehouse/internal/kit/selfsigned"
+)
+
+// deployed is a webhook whose Deployment has arguments, an environment and volumes.
+const deployed = `
+apiVersion: v1
+kind: Service
+metadata: {namespace: shop, name: hook}
+spec: {selector: {app: hook}, ports: [{port: 443, targetPort: hooks}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {namespace: shop, name: settings}
+data: {config.yaml: "certDir: /certs\nurl: https://example.com/certs\n"}
+---
+apiVersion: v1
+kind: Secret
+metadata: {namespace: shop, name: password}
+stringData: {password: hidden}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {namespace: shop, name: hook}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: hook}}
+  template:
+    metadata: {labels: {app: hook}}
+    spec:
+      serviceAccountName: hook
+      containers:
+      - name: manager
+        image: hook:1
+        ports: [{name: hooks, containerPort: 10250}]
+        args: [--config=/etc/hook/config.yaml, --leader-elect, --password=$(PASSWORD)]
+        env:
+        - {name: PASSWORD, valueFrom: {secretKeyRef: {name: password, key: password}}}
+        - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        - {name: KEY, value: /certs/server.key}
+        volumeMounts: [{name: certs, mountPath: /certs}, {name: config, mountPath: /etc/hook}, {name: tmp, mountPath: /tmp/cache}]
+      volumes: [{name: certs, secret: {secretName: made-by-a-job}}, {name: config, configMap: {name: settings}}, {name: tmp, emptyDir: {}}]
+---
+`
+
+// programsOf returns the programs of manifests in directories of the test, with the files of their containers.
+func programsOf(t *testing.T, o Options, manifests string) (*session, []string) {
+	t.Helper()
+	o.Paths, o.Stdin = []string{"-"}, strings.NewReader(manifests)
+	o.Output = func(string) io.Writer { return io.Discard }
+	var said []string
+	o.Say = func(format string, args ...any) { said = append(said, strings.TrimSpace(fmt.Sprintf(format, args...))) }
+	s := &session{Options: o, said: map[string]bool{}, dir: t.TempDir(), piped: []byte(manifests)}
+	var err error
+	if s.project, err = s.read(); err != nil {
+		t.Fatal(err)
+	}
+	if s.programs, err = s.choosePrograms(); err != nil {
+		t.Fatal(err)
+	}
+	authority, err := s.certify()
+	if err == nil {
+		err = s.project.prepare(authority, s.programs[0].files)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.content.add(s.project.objects)
+	for _, p := range s.programs {
+		if err := s.furnish(p, "/kubeconfig", func(string) ([]byte, error) { return []byte("token"), nil }); err != nil {
+			t.Fatal(err)
+		}
+		if p.workload != nil {
+			s.sayAssumed(p)
+		}
+	}
+	return s, said
+}
+
+// S33.10, S33.11: a given program gets the arguments, the environment and the files of the container, with the paths of
+// this machine. The assumptions are printed without values of Secrets.
+func TestAProgramIsDescribedByItsContainer(t *testing.T) {
+	s, said := programsOf(t, Options{Command: []string{"/bin/true", "--own"}}, hook("service: {namespace: shop, name: hook}")+deployed)
+	p := s.programs[0]
+	if p.port != 10250 {
+		t.Errorf("port %d", p.port)
+	}
+	config := filepath.Join(p.root, "etc/hook/config.yaml")
+	if want := []string{"/bin/true", "--own", "--config=" + config, "--password=hidden"}; !slices.Equal(p.recipe.run, want) {
+		t.Errorf("it runs %q, want %q", p.recipe.run, want)
+	}
+	text, err := os.ReadFile(config)
+	if want := "certDir: " + filepath.Join(p.root, "certs") + "\nurl: https://example.com/certs\n"; err != nil || string(text) != want {
+		t.Errorf("the configuration is %q, %v, want %q", text, err, want)
+	}
+	for name, want := range map[string]string{"PASSWORD": "hidden", "KEY": filepath.Join(p.root, "certs/server.key"), "KUBECONFIG": "/kubeconfig", "TMPDIR": p.temporaries, "PORT": "10250"} {
+		if !slices.Contains(p.env, name+"="+want) {
+			t.Errorf("the environment has no %s=%s", name, want)
+		}
+	}
+	if !slices.ContainsFunc(p.env, func(e string) bool { return strings.HasPrefix(e, "POD_NAME=hook-") }) {
+		t.Errorf("$POD_NAME is not the name of the pod")
+	}
+	for file, own := range map[string]string{"tls.crt": selfsigned.CertificateFile, "server.key": selfsigned.KeyFile, "ca": selfsigned.AuthorityFile} {
+		got, err := os.ReadFile(filepath.Join(p.root, "certs", file))
+		want, _ := os.ReadFile(filepath.Join(p.files, own))
+		if err != nil || strings.TrimSpace(string(got)) != strings.TrimSpace(string(want)) {
+			t.Errorf("/certs/%s is not the session's %s: %v", file, own, err)
+		}
+	}
+	for file, want := range map[string]string{"token": "token", "namespace": "shop"} {
+		if got, err := os.ReadFile(filepath.Join(p.root, "var/run/secrets/kubernetes.io/serviceaccount", file)); err != nil || string(got) != want {
+			t.Errorf("the %s of the service account is %q, %v", file, got, err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(p.temporaries, "cache")); err != nil || !info.IsDir() {
+		t.Errorf("/tmp/cache: %v", err)
+	}
+	all := strings.Join(said, "\n")
+	for _, want := range []string{
+		"Deployment shop/hook runs as this program:", "program      /bin/true --own --config=" + config + " --password=$(PASSWORD)", "port         10250",
+		"environment  PASSWORD (Secret password, key password), POD_NAME (the field metadata.name), KEY", "files        /certs is " + filepath.Join(p.root, "certs") + ": Secret made-by-a-job",
+		"replaced     /certs in /etc/hook/config.yaml, $KEY", "replaced     /etc/hook in --config", "left out     --leader-elect: one process runs here",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("it does not say %q:\n%s", want, all)
+		}
+	}
+	if strings.Contains(all, "hidden") {
+		t.Errorf("it prints a value of a Secret:\n%s", all)
+	}
+	// A kubelet writes changed volumes, too.
+	changed := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"config.yaml": "certDir: /certs/new\n"}}}
+	changed.SetNamespace("shop")
+	changed.SetName("settings")
+	s.refresh(t.Context(), changed)
+	if text, err := os.ReadFile(config); err != nil || string(text) != "certDir: "+filepath.Join(p.root, "certs/new")+"\n" {
+		t.Errorf("the changed configuration is %q, %v", text, err)
+	}
+}
+
+// S33.11: arguments that a given program has already, or cannot have, are left out.
+func TestArgumentsForAGivenProgram(t *testing.T) {
+	for _, tc := range []struct{ command, entry, args, want string }{
+		{"./manager", "", "--a=1 --b 2", "--a=1 --b 2"},
+		{"./manager --a=3", "/manager --c", "--a=1 --b 2", "--c --b 2"},
+		{"./manager -b", "", "--a --b 2 --c", "--a --c"},
+		{"sh -c x", "", "--a", ""},
+		{"./manager", "/bin/sh -c", "exec manager", ""},
+		{"./app", "python3 app.py", "--a", "--a"},
+	} {
+		s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+deployed)
+		c := s.programs[0].container
+		c.Command, c.Args = strings.Fields(tc.entry), strings.Fields(tc.args)
+		if got := strings.Join(forProgram(strings.Fields(tc.command), c), " "); got != tc.want {
+			t.Errorf("%s with %s of %s: got %q, want %q", tc.command, tc.args, tc.entry, got, tc.want)
+		}
+	}
+}
+
+// S33.1: each workload behind a service of the registrations is a program; services of one workload are one program. With
+// a given command, a second program is an error.
+func TestSeveralPrograms(t *testing.T) {
+	documents := strings.Split(deployed, "---\n")
+	second := strings.NewReplacer("name: hooks", "name: hooks", "name: hook", "name: other", "app: hook", "app: other", "containerPort: 10250", "containerPort: 10251").
+		Replace(documents[0] + "---\n" + documents[3] + "---\n")
+	alias := "apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: alias}\nspec: {selector: {app: hook}, ports: [{port: 443, targetPort: hooks}]}\n---\n"
+	registrations := hook("service: {namespace: shop, name: hook}") + strings.Replace(hook("service: {namespace: shop, name: other}"), "name: a}", "name: b}", 1) +
+		strings.Replace(hook("service: {namespace: shop, name: alias}"), "name: a}", "name: c}", 1)
+	settings := []Program{{Service: "shop/hook", Command: []string{"/bin/true"}}, {Service: "shop/other", Command: []string{"/bin/false"}, Arguments: []string{"--x"}}}
+	s, _ := programsOf(t, Options{Programs: settings}, registrations+deployed+second+alias)
+	var got []string
+	for _, p := range s.programs {
+		var services []string
+		for _, service := range p.services {
+			services = append(services, service.Name)
+		}
+		got = append(got, strings.Join(append(services, p.address(), p.recipe.run[0]), " "))
+	}
+	if want := []string{"hook alias localhost:10250 /bin/true", "other localhost:10251 /bin/false"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if run := s.programs[1].recipe.run; !slices.Equal(run, []string{"/bin/false", "--x"}) {
+		t.Errorf("the second program runs %q", run)
+	}
+	s = &session{Options: Options{Paths: []string{"-"}, Command: []string{"/bin/true"}}, piped: []byte(registrations + deployed + second)}
+	if _, err := s.read(); err == nil || !strings.Contains(err.Error(), "name several services (shop/hook, shop/other, shop/alias): say with --service") {
+		t.Errorf("with a command: %v", err)
+	}
+}
+
+// S33.12: placeholders of templates in a mounted secret become the session's certificate; other secrets stay.
+func TestPlaceholdersBecomeTheCertificate(t *testing.T) {
+	secret := func(data string) string {
+		return "apiVersion: v1\nkind: Secret\nmetadata: {namespace: shop, name: made-by-a-job}\n" + data + "\n---\n"
+	}
+	for name, tc := range map[string]struct {
+		data string
+		want bool
+	}{
+		"a placeholder":  {"data: {webhook.crt: YOUR CERTIFICATE, webhook.key: YOUR KEY}", true},
+		"another":        {"stringData: {webhook.crt: '${CERT}', webhook.key: '${KEY}'}", true},
+		"no certificate": {"stringData: {config: a}", false},
+	} {
+		s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+deployed+secret(tc.data))
+		i := slices.IndexFunc(s.project.objects, func(u *unstructured.Unstructured) bool { return u.GetName() == "made-by-a-job" })
+		got, _ := base64.StdEncoding.DecodeString(text(s.project.objects[i].Object, "data", "webhook.key"))
+		key, err := os.ReadFile(filepath.Join(s.programs[0].files, selfsigned.KeyFile))
+		if err != nil || (strings.TrimSpace(string(key)) == string(got)) != tc.want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+// S33.14: the pod of a Deployment has the names and owners that controllers expect, and one replica.
+func TestTheOwnPod(t *testing.T) {
+	s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+deployed)
+	p := s.programs[0]
+	pod, owners := p.ownPod()
+	again, _ := p.ownPod()
+	hash := pod.Labels[hashLabel]
+	if hash == "" || pod.Name != again.Name || pod.Labels["app"] != "hook" || pod.Spec.NodeName != ownNode {
+		t.Errorf("pod %s, then %s, labels %v, node %s", pod.Name, again.Name, pod.Labels, pod.Spec.NodeName)
+	}
+	if len(owners) != 2 || owners[1].GetKind() != "ReplicaSet" || owners[1].GetName() != "hook-"+hash || text(owners[1].Object, "spec", "selector", "matchLabels", hashLabel) != hash {
+		t.Fatalf("owners %v", owners)
+	}
+	for _, u := range owners {
+		if n, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas"); n != 1 {
+			t.Errorf("%s has %d replicas", titleOf(u), n)
+		}
+	}
+	if n := number(p.workload.Object["spec"], "replicas"); n != 3 {
+		t.Errorf("the manifest was changed: %d replicas", n)
+	}
+	status := ready(pod, pod.CreationTimestamp)
+	if status.PodIP != "" || status.Phase != "Running" || len(status.ContainerStatuses) != 1 || !status.ContainerStatuses[0].Ready {
+		t.Errorf("status %+v", status)
+	}
+}
+
+// S33.15: a refusal for a missing right of the service account is one sentence with the rule; others are not reported.
+func TestRefusalsAreSentences(t *testing.T) {
+	s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+deployed)
+	var said []string
+	s.Say = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	list := func(name string) {
+		s.forbidden(authorizer.AttributesRecord{User: &user.DefaultInfo{Name: name}, Verb: "list", APIGroup: "apps", Resource: "deployments", Namespace: "other", ResourceRequest: true})
+	}
+	list("system:serviceaccount:shop:hook")
+	list("system:serviceaccount:shop:hook")
+	list("system:serviceaccount:shop:another")
+	want := []string{`The service account hook may not list deployments in the namespace other: a Role with apiGroups ["apps"], resources [deployments] and verbs [list] allows it.`}
+	if !slices.Equal(said, want) {
+		t.Errorf("got %q, want %q", said, want)
+	}
+}
+
+// S33.16: the printed programs have references in place of values, and name the command.
+func TestExplain(t *testing.T) {
+	got, err := Explain(Options{Paths: []string{"-"}, Stdin: strings.NewReader(hook("service: {namespace: shop, name: hook}") + deployed), Command: []string{"/bin/true"}})
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	p := got[0]
+	if p.Service != "shop/hook" || p.Port != 10250 || !slices.Equal(p.Command, []string{"/bin/true"}) ||
+		!slices.Equal(p.Arguments, []string{"--config=/etc/hook/config.yaml", "--password=$(PASSWORD)"}) || p.Environment[0].Value != "" || p.Environment[0].ValueFrom.SecretKeyRef.Name != "password" {
+		t.Errorf("got %+v", p)
+	}
+	_, err = Explain(Options{Paths: []string{"-"}, Stdin: strings.NewReader(hook("service: {namespace: shop, name: gone}"))})
+	if err == nil || !strings.Contains(err.Error(), "name the program after --") {
+		t.Errorf("without a Deployment: %v", err)
+	}
+}
+
+// S33.1: without a registration, the program is the only workload behind a service with port 443. Objects without a namespace
+// are in the namespace of the service that selects them.
+func TestProgramsWithoutARegistration(t *testing.T) {
+	s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, deployed)
+	if p := s.programs[0]; p.workload == nil || p.port != 10250 {
+		t.Errorf("port %d, %v", p.port, p.workload)
+	}
+	service, rest, _ := strings.Cut(deployed, "---\n")
+	s, _ = programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+service+"---\n"+strings.ReplaceAll(rest, "namespace: shop, ", ""))
+	if p := s.programs[0]; p.workload == nil || p.namespace() != "shop" || !slices.Contains(p.env, "PASSWORD=hidden") {
+		t.Errorf("namespace %s, %v", p.namespace(), p.workload)
+	}
+}

@@ -100,7 +100,6 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	r.countUnseen()
-	r.noteNamespaces()
 	found.sort()
 	r.accept()
 	found.sort()

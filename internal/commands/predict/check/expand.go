@@ -101,7 +101,7 @@ func (r *run) dependents(ctx context.Context, t *task) (findings []func(), err e
 }
 
 // dependent is an object that a controller creates for a workload, as admission changed it.
-type dependent struct{ offline.Dependent }
+type dependent struct{ dependents.Dependent }
 
 // rejected returns the message of a finding for the reason of its rejection.
 func (d *dependent) rejected(why string) string {

@@ -179,7 +179,7 @@ func (r *run) noteNamespaces() {
 	}
 	t := given[0]
 	r.report.Notes = append(r.report.Notes, fmt.Sprintf("%s without a namespace, the first %s at %s:%d: policies see the namespace %s",
-		report.Count(len(given), "object"), stage.Title(t.sent.GetKind(), "", t.name), t.object.File, t.object.Line, r.Namespace))
+		report.Count(len(given), "object"), report.Title(t.sent.GetKind(), "", t.name), t.object.File, t.object.Line, r.Namespace))
 }
 
 // seesManagers reports whether an object is a registration that mentions managedFields.

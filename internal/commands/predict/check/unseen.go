@@ -64,18 +64,3 @@ func (r *run) countUnseen() {
 	}
 	slices.SortFunc(r.report.Unseen, func(a, b *Unseen) int { return cmp.Compare(a.Resource, b.Resource) })
 }
-
-// noteNamespaces notes the namespace of the objects that name none, if a registration reads metadata.namespace: a
-// server sets it before admission, so that no registration can tell whether a file names it.
-func (r *run) noteNamespaces() {
-	reads, given := false, 0
-	for _, t := range r.tasks {
-		reads = reads || t.sent.GroupVersionKind().Group == registration.GroupName && bytes.Contains(stage.Encode(t.sent.Object), []byte("metadata.namespace"))
-		if t.kind != nil && t.kind.Namespaced && t.namespace == "" {
-			given++
-		}
-	}
-	if reads && given > 0 {
-		r.report.Notes = append(r.report.Notes, fmt.Sprintf("%s without a namespace: the API server gets them in namespace %s, and policies that read metadata.namespace see that", report.Count(given, "object"), r.Namespace))
-	}
-}

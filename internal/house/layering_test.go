@@ -327,14 +327,14 @@ func TestTheEngineStaysSmall(t *testing.T) {
 }
 
 // withoutServer are the packages that run next to a cluster or read its data, and link no server.
-var withoutServer = []string{"internal/commands/agent", "internal/commands/auditlog", "internal/readers"}
+var withoutServer = []string{"cmd/gatehouse-agent", "internal/commands/agent", "internal/commands/auditlog", "internal/readers"}
 
 // serverParts are trees of packages that withoutServer may not reach.
 var serverParts = []string{
 	modulePath + "/internal/server/storage", modulePath + "/internal/server/api/stores", "k8s.io/kubernetes/pkg/registry", "go.etcd.io/etcd/server",
 }
 
-// The agent, the audit log and the readers reach neither the server nor its storage nor its stores.
+// The agent, its program, the audit log and the readers reach neither the server nor its storage nor its stores.
 func TestTheAgentNeedsNoServer(t *testing.T) {
 	t.Chdir(root)
 	for _, tree := range withoutServer {

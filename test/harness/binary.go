@@ -41,6 +41,8 @@ var binary = sync.OnceValues(func() (string, error) {
 	return build("gatehouse", "./cmd/gatehouse")
 })
 
+var agentBinary = sync.OnceValues(func() (string, error) { return build("gatehouse-agent", "./cmd/gatehouse-agent") })
+
 // build builds a command of the module. Each checkout has its own program.
 func build(name, pkg string, flags ...string) (string, error) {
 	checkout := sha256.Sum256([]byte(moduleRoot()))

@@ -28,6 +28,17 @@ func StartCommand(t testing.TB, args ...string) string {
 	return startUntilTheEnd(t, args[0], Binary(t), args...)
 }
 
+// StartAgent is StartCommand for the program gatehouse-agent.
+func StartAgent(t testing.TB, args ...string) string {
+	t.Helper()
+	speed.Server(t)
+	path, err := agentBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startUntilTheEnd(t, "gatehouse-agent", path, args...)
+}
+
 func startUntilTheEnd(t testing.TB, name, path string, args ...string) string {
 	t.Helper()
 	p, match, err := startProcess(exampleReady, path, args...)

@@ -196,7 +196,8 @@ webhooks:
   failurePolicy: Ignore
 `, hook.URL, bundle), "apply")
 	token := strings.TrimSpace(kubectl("", "create", "token", "gatehouse-agent", "-n", "gatehouse-agent"))
-	flags := []string{"agent", "--kubeconfig", kubeconfigOf(t, s, token), "--credentials", filepath.Join(dir, "agent"), "--bind-address", "127.0.0.1", "--secure-port", "0", "--audit-objects", "configmaps"}
+	kubeconfig := kubeconfigOf(t, s, token)
+	flags := []string{"--kubeconfig", kubeconfig, "--credentials", filepath.Join(dir, "agent"), "--bind-address", "127.0.0.1", "--secure-port", "0"}
 	admin := s.HTTP(t, nil)
 	const (
 		reports  = "/apis/openreports.io/v1alpha1/"
@@ -231,7 +232,7 @@ webhooks:
 	}
 	var before [2]string
 	t.Run("once", func(t *testing.T) {
-		metrics := ran(t, harness.StartCommand(t, flags...))
+		metrics := ran(t, harness.StartCommand(t, append([]string{"agent", "--audit-objects", "configmaps"}, flags...)...))
 		harness.Contains(t, "the metrics", metrics,
 			`gatehouse_agent_findings{level="warning",rule="certificate-expires",source="lint"} 1`,
 			`gatehouse_agent_findings{level="error",rule="no-x",source="audit"} 2`,
@@ -252,9 +253,10 @@ webhooks:
 	})
 	// Events expire after an hour, before the report.
 	kubectl("", "delete", "events", "--all", "-A")
-	t.Run("not again", func(t *testing.T) {
-		address := harness.StartCommand(t, flags...)
-		ran(t, address)
+	// S32.20: the program without a server has another process audit.
+	t.Run("not again, by the program of the agent", func(t *testing.T) {
+		socket, _ := strings.CutPrefix(harness.StartCommand(t, "agent", "--kubeconfig", kubeconfig, "--audit-objects", "configmaps", "--serve-audits", filepath.Join(socketDir(t), "audit")), "unix:")
+		ran(t, harness.StartAgent(t, append([]string{"--audit-socket", socket}, flags...)...))
 		if after := [2]string{string(admin.Get(lintOf).Raw), string(admin.Get(auditOf).Raw)}; after != before {
 			t.Errorf("reports that say the same were written again:\n%s\n%s", before, after)
 		}
@@ -283,4 +285,15 @@ webhooks:
 			t.Error("nobody holds the Lease")
 		}
 	})
+}
+
+// socketDir returns a directory whose path is short enough for a socket.
+func socketDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "audit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }

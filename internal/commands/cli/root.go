@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/after"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/agentcmd"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/before"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/changing"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
@@ -18,7 +19,7 @@ var doors = []struct {
 }{
 	{"Run a server", []func(command.Streams) *cobra.Command{serving.NewServe, serving.NewKubectl, serving.NewWebhook, serving.NewEnvtest}},
 	{"Before a write", []func(command.Streams) *cobra.Command{before.NewExplain, before.NewCheck, before.NewLint, before.NewTest, before.NewSnapshot, before.NewDev}},
-	{"After a write", []func(command.Streams) *cobra.Command{after.NewTrace, after.NewBlame, after.NewConsole, after.NewAgent, after.NewInitializers}},
+	{"After a write", []func(command.Streams) *cobra.Command{after.NewTrace, after.NewBlame, after.NewConsole, agentcmd.NewAgent, after.NewInitializers}},
 	{"Change admission safely", []func(command.Streams) *cobra.Command{changing.NewRollout, changing.NewAudit, changing.NewRecord, changing.NewReplay, changing.NewWaitInForce}},
 	{"Operate a server", []func(command.Streams) *cobra.Command{upkeep.NewBackup, upkeep.NewCluster, upkeep.NewSecretsEncryption, upkeep.NewEtcd, upkeep.NewDebug, upkeep.NewVersion}},
 }

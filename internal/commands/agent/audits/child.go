@@ -1,4 +1,4 @@
-package watch
+package audits
 
 import (
 	"context"
@@ -19,16 +19,16 @@ const (
 	objectRate = "100"
 	// auditMemory is the memory size from which the process collects garbage more often.
 	auditMemory = "160MiB"
-	// maxAuditOutput bounds its report, in bytes.
-	maxAuditOutput = 128 << 20
+	// maxReport bounds its report, in bytes.
+	maxReport = 128 << 20
 	// patience is the time to end after SIGTERM.
 	patience = 10 * time.Second
 )
 
-// AuditBy returns a function that audits the objects of resources in a child process of a program, gatehouse. The
+// By returns a function that audits the objects of resources in a child process of a program, gatehouse. The
 // embedded server that evaluates the policies has its own metrics and memory, which must stay separate from this
 // process. kubeconfig is empty in a pod.
-func AuditBy(program, kubeconfig string, resources []string) func(context.Context) (*auditreport.Report, error) {
+func By(program, kubeconfig string, resources []string) func(context.Context) (*auditreport.Report, error) {
 	args := []string{program, "audit", "--output=json", "--object-rate=" + objectRate, "--resource=" + strings.Join(resources, ",")}
 	if kubeconfig != "" {
 		args = append(args, "--kubeconfig="+kubeconfig)
@@ -56,13 +56,13 @@ func AuditBy(program, kubeconfig string, resources []string) func(context.Contex
 	}
 }
 
-// bounded collects at most maxAuditOutput bytes. A longer output is an error, which ends the program.
+// bounded collects at most maxReport bytes. A longer output is an error, which ends the program.
 type bounded struct{ text []byte }
 
 // Write implements io.Writer.
 func (b *bounded) Write(data []byte) (int, error) {
-	if len(b.text)+len(data) > maxAuditOutput {
-		return 0, fmt.Errorf("the report of an audit has more than %d bytes", maxAuditOutput)
+	if len(b.text)+len(data) > maxReport {
+		return 0, fmt.Errorf("the report of an audit has more than %d bytes", maxReport)
 	}
 	b.text = append(b.text, data...)
 	return len(data), nil

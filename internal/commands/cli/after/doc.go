@@ -1,3 +1,3 @@
-// Package after has the commands that look back: trace, blame, agent, console and initializers show how
+// Package after has the commands that look back: trace, blame, console and initializers show how
 // admission handled past writes.
 package after

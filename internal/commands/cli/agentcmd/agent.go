@@ -1,4 +1,4 @@
-package after
+package agentcmd
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,8 +18,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/agent"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/agent/audits"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/agent/watch"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/auditreport"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/prelude"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
 )
@@ -35,11 +38,34 @@ type agentOptions struct {
 	lint    bool
 	audited []string
 	release command.Release
+	// auditSocket is the socket of a process that audits for this one, and serveAudits the socket at which this process
+	// only audits. alone reports whether the program has no audit.
+	auditSocket, serveAudits string
+	alone                    bool
 }
+
+// NewProgram returns the command gatehouse-agent.
+func NewProgram(streams command.Streams) *cobra.Command {
+	o := &agentOptions{log: command.NewLogging(), alone: true}
+	cmd := o.command(streams)
+	for _, text := range []*string{&cmd.Use, &cmd.Long, &cmd.Example} {
+		*text = programNames.Replace(*text)
+	}
+	return cmd
+}
+
+// programNames replaces the name and the flag of the subcommand by those of the program.
+var programNames = strings.NewReplacer("agent --credentials DIR", "gatehouse-agent --credentials DIR", "gatehouse agent", "gatehouse-agent", "With --audit-objects", "With --audit-socket")
 
 // NewAgent returns the command gatehouse agent.
 func NewAgent(streams command.Streams) *cobra.Command {
 	o := &agentOptions{log: command.NewLogging()}
+	return o.command(streams)
+}
+
+// command returns the command that fills in the options.
+func (o *agentOptions) command(streams command.Streams) *cobra.Command {
+	var version bool
 	cmd := &cobra.Command{
 		Use:   "agent --credentials DIR",
 		Short: "Serve traces of a cluster with a kube-apiserver",
@@ -70,6 +96,9 @@ deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
   gatehouse agent --credentials agent --kubeconfig admin.conf --follow audit.log`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				return command.PrintVersion(streams.Out, command.CurrentVersion(), "text")
+			}
 			service, err := agent.ParseService(o.service)
 			if err != nil {
 				return command.Usagef("--service %v", err)
@@ -78,6 +107,12 @@ deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
 			switch {
 			case slices.Contains(o.audited, "secrets"):
 				return command.Usagef("--audit-objects secrets: secrets are never read")
+			case o.serveAudits != "":
+				return o.audit(cmd.Context(), streams)
+			case o.auditSocket != "" && len(o.audited) > 0 && !o.rbac:
+				return command.Usagef("--audit-socket and --audit-objects: the process at the socket has the resources")
+			case o.alone && len(o.audited) > 0 && !o.rbac:
+				return command.Usagef("--audit-objects: this program has no API server to evaluate policies: name the socket of a 'gatehouse agent --serve-audits' with --audit-socket")
 			case o.rbac:
 				more, err := watch.RBAC(service.Namespace, service.Name, o.lint, o.audited)
 				if err == nil {
@@ -113,7 +148,15 @@ deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
 	})
 	command.AddSection(cmd, "Findings", func(f *pflag.FlagSet) {
 		f.BoolVar(&o.lint, "lint", true, "look for dangerous webhooks and policies in the cluster")
-		f.StringSliceVar(&o.audited, "audit-objects", nil, "find objects of this `resource` that break the policies of the cluster, such as pods or deployments.apps; may be repeated")
+		objects := "find objects of this `resource` that break the policies of the cluster, such as pods or deployments.apps; may be repeated"
+		if o.alone {
+			objects = "with --rbac, print the rights to audit objects of this `resource`, such as pods or deployments.apps; may be repeated"
+		}
+		f.StringSliceVar(&o.audited, "audit-objects", nil, objects)
+		f.StringVar(&o.auditSocket, "audit-socket", "", "have objects audited by the process that serves this unix `socket`, 'gatehouse agent --serve-audits'")
+		if !o.alone {
+			f.StringVar(&o.serveAudits, "serve-audits", "", "audit the objects of --audit-objects for another agent that asks at this unix `socket`, and do nothing else")
+		}
 	})
 	command.AddSection(cmd, "Serving", func(f *pflag.FlagSet) {
 		f.StringVar(&o.BindAddress, "bind-address", "0.0.0.0", "IP address to listen on")
@@ -131,6 +174,9 @@ deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
 	command.AddSection(cmd, "Log", func(f *pflag.FlagSet) {
 		o.log.AddFlags(f, "log verbosity: 0 logs warnings and errors; higher numbers log more")
 	})
+	if o.alone {
+		cmd.Flags().BoolVar(&version, "version", false, "say what this program was built from")
+	}
 	return cmd
 }
 
@@ -160,7 +206,7 @@ func (o *agentOptions) run(ctx context.Context, streams command.Streams) error {
 	if _, err := rest.InClusterConfig(); o.Kubeconfig == "" && errors.Is(err, rest.ErrNotInCluster) {
 		return errors.New("the agent does not run in a pod: name its cluster with --kubeconfig")
 	}
-	if o.lint || len(o.audited) > 0 {
+	if o.lint || len(o.audited) > 0 || o.auditSocket != "" {
 		if err := o.watch(); err != nil {
 			return err
 		}
@@ -193,12 +239,13 @@ func (o *agentOptions) watch() error {
 		return err
 	}
 	options := watch.Options{Config: config, Namespace: o.Service.Namespace, Identity: host + "_" + rand.Text()[:8], Lint: o.lint}
-	if len(o.audited) > 0 {
-		program, err := os.Executable()
-		if err != nil {
+	switch {
+	case o.auditSocket != "":
+		options.Audit = audits.At(o.auditSocket)
+	case len(o.audited) > 0:
+		if options.Audit, err = o.audits(); err != nil {
 			return err
 		}
-		options.Audit = watch.AuditBy(program, o.Kubeconfig, o.audited)
 	}
 	w, err := watch.New(options)
 	if err == nil {
@@ -207,4 +254,33 @@ func (o *agentOptions) watch() error {
 		}
 	}
 	return err
+}
+
+// audits returns the function that audits in a process of this program.
+func (o *agentOptions) audits() (func(context.Context) (*auditreport.Report, error), error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return audits.By(program, o.Kubeconfig, o.audited), nil
+}
+
+// audit audits for another agent, until ctx ends.
+func (o *agentOptions) audit(ctx context.Context, streams command.Streams) error {
+	if len(o.audited) == 0 {
+		return command.Usagef("--serve-audits: name the resources to audit with --audit-objects")
+	}
+	if err := o.log.Start(ctx, o.log.Writer(streams.Err)); err != nil {
+		return err
+	}
+	run, err := o.audits()
+	if err != nil {
+		return err
+	}
+	listener, err := audits.Listen(o.serveAudits)
+	if err != nil {
+		return fmt.Errorf("--serve-audits: %w", err)
+	}
+	terminal.Fprintf(streams.Out, "gatehouse agent is ready at unix:%s\n", o.serveAudits)
+	return audits.Serve(ctx, listener, run)
 }

@@ -113,16 +113,16 @@ func writeTarGz(w io.Writer, made time.Time, entries []entry) error {
 
 // archiveName is the name of the archive with a program.
 func archiveName(b *program) string {
-	return fmt.Sprintf("gatehouse_%s_%s_%s.tar.gz", b.version, b.OS, b.Arch)
+	return fmt.Sprintf("%s_%s_%s_%s.tar.gz", b.name, b.version, b.OS, b.Arch)
 }
 
-// writeArchives writes an archive with the program for each platform.
+// writeArchives writes an archive with each program for each platform.
 func (r *release) writeArchives() error {
-	for _, b := range r.programs {
+	for _, b := range r.all() {
 		_, err := r.create(archiveName(b), func(w io.Writer) error {
 			return writeTarGz(w, b.made, []entry{
 				{name: "LICENSE", mode: 0o644, content: r.license},
-				{name: "gatehouse", mode: 0o755, path: b.path},
+				{name: b.name, mode: 0o755, path: b.path},
 			})
 		})
 		if err != nil {

@@ -18,12 +18,12 @@ import (
 
 // writeBOMs writes a list of the modules in each program.
 func (r *release) writeBOMs() error {
-	for _, b := range r.programs {
+	for _, b := range r.all() {
 		list, err := b.bom()
 		if err != nil {
 			return err
 		}
-		_, err = r.create(fmt.Sprintf("gatehouse_%s_%s_%s.cdx.json", b.version, b.OS, b.Arch), func(w io.Writer) error {
+		_, err = r.create(fmt.Sprintf("%s_%s_%s_%s.cdx.json", b.name, b.version, b.OS, b.Arch), func(w io.Writer) error {
 			// The newest version of the format that common scanners read.
 			return cdx.NewBOMEncoder(w, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(list, cdx.SpecVersion1_6)
 		})

@@ -29,11 +29,17 @@ func (p platform) String() string { return p.OS + "/" + p.Arch }
 // kubernetesModule is the module whose version is the Kubernetes release.
 const kubernetesModule = "k8s.io/kubernetes"
 
-// program is gatehouse, built for a platform.
+// The programs of a release: the whole one, and the agent without an API server.
+const (
+	gatehouse = "gatehouse"
+	agent     = "gatehouse-agent"
+)
+
+// program is a program, built for a platform.
 type program struct {
 	platform
-	path string
-	info *debug.BuildInfo
+	name, path string
+	info       *debug.BuildInfo
 	// version is the version of the module, commit the revision, made the time of the commit, and modified
 	// whether the work tree had changes.
 	version, commit string
@@ -83,13 +89,14 @@ const profile = "internal/release/server.pgo"
 // tags are the build tags of the tests, so that the released program equals the tested program.
 const tags = "kustomize_disable_go_plugin_support"
 
-// build builds the program for a platform: static, and without paths of this machine.
-func (o *options) build(ctx context.Context, path string, p platform) (*program, error) {
+// build builds a program in dir for a platform: static, and without paths of this machine.
+func (o *options) build(ctx context.Context, dir, name string, p platform) (*program, error) {
 	guide, err := filepath.Abs(filepath.Join(o.module, profile))
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-pgo="+guide, "-trimpath", "-buildvcs=true", "-tags="+tags, "-ldflags="+linkerFlags, "-o", path, o.pkg)
+	path := filepath.Join(dir, name)
+	cmd := exec.CommandContext(ctx, "go", "build", "-pgo="+guide, "-trimpath", "-buildvcs=true", "-tags="+tags, "-ldflags="+linkerFlags, "-o", path, "./cmd/"+name)
 	cmd.Dir = o.module
 	// Settings of this machine must not affect the program.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=", "GOARM64=", "GOWORK=off")
@@ -100,12 +107,12 @@ func (o *options) build(ctx context.Context, path string, p platform) (*program,
 	if err != nil {
 		return nil, err
 	}
-	return describe(path, p, info)
+	return describe(name, path, p, info)
 }
 
 // describe reads the build information that the toolchain embedded in a program.
-func describe(path string, p platform, info *debug.BuildInfo) (*program, error) {
-	b := &program{platform: p, path: path, info: info, version: info.Main.Version}
+func describe(name, path string, p platform, info *debug.BuildInfo) (*program, error) {
+	b := &program{platform: p, name: name, path: path, info: info, version: info.Main.Version}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":

@@ -30,15 +30,25 @@ const (
 	imageData = "var/lib/gatehouse"
 )
 
+// writeImages writes a container image of each program.
+func (r *release) writeImages() error {
+	for _, programs := range [][]*program{r.programs, r.agents} {
+		if err := r.writeImage(programs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // writeImage writes a container image for all Linux platforms, as an archive of an OCI layout. The image has
 // only the program and the files that it reads: root certificates for webhooks with public certificates, and
 // time zones for expressions.
-func (r *release) writeImage() error {
-	programs := slices.DeleteFunc(slices.Clone(r.programs), func(b *program) bool { return b.OS != "linux" })
+func (r *release) writeImage(programs []*program) error {
+	programs = slices.DeleteFunc(slices.Clone(programs), func(b *program) bool { return b.OS != "linux" })
 	if len(programs) == 0 {
 		return nil
 	}
-	base, err := baseFiles()
+	base, err := baseFiles(programs[0].name)
 	if err != nil {
 		return err
 	}
@@ -76,14 +86,14 @@ func (r *release) writeImage() error {
 	}); err != nil {
 		return err
 	}
-	_, err = r.create(fmt.Sprintf("gatehouse_%s_image.tar", r.version()), func(w io.Writer) error {
+	_, err = r.create(fmt.Sprintf("%s_%s_image.tar", programs[0].name, r.version()), func(w io.Writer) error {
 		return writeTar(w, r.programs[0].made, entries)
 	})
 	return err
 }
 
-// baseFiles returns the files of the image that are equal on all platforms.
-func baseFiles() ([]entry, error) {
+// baseFiles returns the files of a program's image that are equal on all platforms.
+func baseFiles(name string) ([]entry, error) {
 	var authorities bytes.Buffer
 	for root := range bundle.Roots() {
 		// The file format cannot express a root for certain names only.
@@ -100,22 +110,25 @@ func baseFiles() ([]entry, error) {
 		return nil, fmt.Errorf("go env GOROOT: %w", err)
 	}
 	zones := filepath.Join(strings.TrimSpace(string(out)), "lib", "time", "zoneinfo.zip")
-	return []entry{
-		{name: "tmp/", mode: 0o1777},
-		{name: imageData + "/", mode: 0o700, uid: imageUser},
-		{name: "etc/passwd", mode: 0o644, content: fmt.Appendf(nil, "root:x:0:0::/:/sbin/nologin\ngatehouse:x:%d:%[1]d::/%s:/sbin/nologin\n", imageUser, imageData)},
+	entries, home := []entry{{name: "tmp/", mode: 0o1777}}, ""
+	if name == gatehouse {
+		home = imageData
+		entries = append(entries, entry{name: imageData + "/", mode: 0o700, uid: imageUser})
+	}
+	return append(entries, []entry{
+		{name: "etc/passwd", mode: 0o644, content: fmt.Appendf(nil, "root:x:0:0::/:/sbin/nologin\ngatehouse:x:%d:%[1]d::/%s:/sbin/nologin\n", imageUser, home)},
 		{name: "etc/group", mode: 0o644, content: fmt.Appendf(nil, "root:x:0:\ngatehouse:x:%d:\n", imageUser)},
 		{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, content: authorities.Bytes()},
 		{name: "usr/share/zoneinfo.zip", mode: 0o644, path: zones},
-	}, nil
+	}...), nil
 }
 
 // image builds the image of one platform.
 func (r *release) image(b *program, base []entry) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	program := []entry{
-		{name: "usr/share/licenses/gatehouse/LICENSE", mode: 0o644, content: r.license},
-		{name: "usr/local/bin/gatehouse", mode: 0o755, path: b.path},
+		{name: "usr/share/licenses/" + b.name + "/LICENSE", mode: 0o644, content: r.license},
+		{name: "usr/local/bin/" + b.name, mode: 0o755, path: b.path},
 	}
 	for _, entries := range [][]entry{base, program} {
 		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
@@ -139,25 +152,31 @@ func (r *release) image(b *program, base []entry) (v1.Image, error) {
 	}
 	file = file.DeepCopy()
 	file.OS, file.Architecture, file.Created = b.OS, b.Arch, v1.Time{Time: b.made}
-	file.Config = v1.Config{
-		User:       fmt.Sprintf("%d:%[1]d", imageUser),
-		Entrypoint: []string{"/usr/local/bin/gatehouse"},
-		Cmd:        []string{"serve", "--bind-address=0.0.0.0"},
-		WorkingDir: "/" + imageData,
-		Env: []string{
-			"PATH=/usr/local/bin", "HOME=/" + imageData, "GATEHOUSE_DATA_DIR=/" + imageData,
-			"ZONEINFO=/usr/share/zoneinfo.zip",
-		},
-		ExposedPorts: map[string]struct{}{"6443/tcp": {}},
-		Volumes:      map[string]struct{}{"/" + imageData: {}},
-		Labels: map[string]string{
-			"org.opencontainers.image.title":    "gatehouse",
-			"org.opencontainers.image.version":  b.version,
-			"org.opencontainers.image.revision": b.commit,
-			"org.opencontainers.image.created":  b.made.Format(time.RFC3339),
-			"org.opencontainers.image.source":   "https://" + b.info.Main.Path,
-			"org.opencontainers.image.licenses": "Apache-2.0",
-		},
+	file.Config = b.config()
+	file.Config.Labels = map[string]string{
+		"org.opencontainers.image.title":    b.name,
+		"org.opencontainers.image.version":  b.version,
+		"org.opencontainers.image.revision": b.commit,
+		"org.opencontainers.image.created":  b.made.Format(time.RFC3339),
+		"org.opencontainers.image.source":   "https://" + b.info.Main.Path,
+		"org.opencontainers.image.licenses": "Apache-2.0",
 	}
 	return mutate.ConfigFile(image, file)
+}
+
+// config returns the configuration of a container. The agent has no data.
+func (b *program) config() v1.Config {
+	c := v1.Config{
+		User:         fmt.Sprintf("%d:%[1]d", imageUser),
+		Entrypoint:   []string{"/usr/local/bin/" + b.name},
+		WorkingDir:   "/",
+		Env:          []string{"PATH=/usr/local/bin", "ZONEINFO=/usr/share/zoneinfo.zip"},
+		ExposedPorts: map[string]struct{}{"8443/tcp": {}},
+	}
+	if b.name == gatehouse {
+		c.Cmd, c.WorkingDir = []string{"serve", "--bind-address=0.0.0.0"}, "/"+imageData
+		c.Env = append(c.Env, "HOME=/"+imageData, "GATEHOUSE_DATA_DIR=/"+imageData)
+		c.ExposedPorts, c.Volumes = map[string]struct{}{"6443/tcp": {}}, map[string]struct{}{"/" + imageData: {}}
+	}
+	return c
 }

@@ -3,10 +3,11 @@
 //
 //	go run . -out DIR
 //
-// For each platform it builds an archive with the program, a list of its modules
-// (CycloneDX), and an archive for setup-envtest. For all platforms together it builds the
-// index of setup-envtest, a container image as an archive of an OCI layout, a manifest for
-// krew, and checksums. The version is read from the program: Go sets it from the tag or the
+// For each platform and each of the two programs, gatehouse and gatehouse-agent, it builds an
+// archive with the program and a list of its modules (CycloneDX), and for gatehouse an archive
+// for setup-envtest. For all platforms together it builds the index of setup-envtest, a
+// container image of each program as an archive of an OCI layout, a manifest for krew, and
+// checksums. The version is read from the program: Go sets it from the tag or the
 // commit. The same commit and the same Go give the same files, byte for byte.
 package main
 
@@ -18,17 +19,18 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
 
 // options are the flags.
 type options struct {
-	module, pkg string
-	out         string
-	platforms   []platform
-	url         string
-	modified    bool
+	module    string
+	out       string
+	platforms []platform
+	url       string
+	modified  bool
 }
 
 func main() {
@@ -45,7 +47,7 @@ func main() {
 }
 
 func parse(args []string) (*options, error) {
-	o := &options{pkg: "./cmd/gatehouse"}
+	o := &options{}
 	flags := flag.NewFlagSet("release", flag.ExitOnError)
 	flags.StringVar(&o.module, "module", "../..", "`directory` of the module to build")
 	flags.StringVar(&o.out, "out", "../../dist", "`directory` for the files; files of another release in it stay")
@@ -76,24 +78,29 @@ func (o *options) run(ctx context.Context, progress io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	var built []*program
+	r := &release{dir: o.out, url: o.url}
 	for _, p := range o.platforms {
-		fmt.Fprintf(progress, "building for %s\n", p)
-		b, err := o.build(ctx, filepath.Join(work, p.OS+"-"+p.Arch, "gatehouse"), p)
-		if err != nil {
-			return fmt.Errorf("%s: %w", p, err)
+		for _, name := range []string{gatehouse, agent} {
+			fmt.Fprintf(progress, "building %s for %s\n", name, p)
+			b, err := o.build(ctx, filepath.Join(work, p.OS+"-"+p.Arch), name, p)
+			if err != nil {
+				return fmt.Errorf("%s for %s: %w", name, p, err)
+			}
+			if b.modified && !o.modified {
+				return errModified
+			}
+			if name == gatehouse {
+				r.programs = append(r.programs, b)
+			} else {
+				r.agents = append(r.agents, b)
+			}
+			if b.version != r.version() {
+				return fmt.Errorf("%s for %s is version %s, and %s is %s: did the work tree change meanwhile?", name, p, b.version, r.programs[0].platform, r.version())
+			}
 		}
-		if b.modified && !o.modified {
-			return errModified
-		}
-		if len(built) > 0 && b.version != built[0].version {
-			return fmt.Errorf("%s is version %s, and %s is %s: did the work tree change meanwhile?", p, b.version, built[0].platform, built[0].version)
-		}
-		built = append(built, b)
 	}
-	r := &release{programs: built, dir: o.out, url: o.url}
 	if r.url == "" {
-		r.url = "https://" + built[0].info.Main.Path + "/releases/download/" + r.version()
+		r.url = "https://" + r.programs[0].info.Main.Path + "/releases/download/" + r.version()
 	}
 	if r.license, err = os.ReadFile(filepath.Join(o.module, "LICENSE")); err != nil {
 		return err
@@ -101,7 +108,7 @@ func (o *options) run(ctx context.Context, progress io.Writer) error {
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
-	for _, write := range []func() error{r.writeArchives, r.writeBOMs, r.writeEnvtest, r.writeImage, r.writeKrew, r.writeChecksums} {
+	for _, write := range []func() error{r.writeArchives, r.writeBOMs, r.writeEnvtest, r.writeImages, r.writeKrew, r.writeChecksums} {
 		if err := write(); err != nil {
 			return err
 		}
@@ -114,7 +121,8 @@ func (o *options) run(ctx context.Context, progress io.Writer) error {
 
 // release is a release in progress, made from the programs.
 type release struct {
-	programs []*program
+	// programs has gatehouse for each platform, and agents has gatehouse-agent.
+	programs, agents []*program
 	// dir is the output directory, and url the URL of the published files.
 	dir, url string
 	license  []byte
@@ -123,6 +131,9 @@ type release struct {
 }
 
 func (r *release) version() string { return r.programs[0].version }
+
+// all returns the programs of both names.
+func (r *release) all() []*program { return slices.Concat(r.programs, r.agents) }
 
 // link is the URL of a file of the release.
 func (r *release) link(name string) string { return strings.TrimSuffix(r.url, "/") + "/" + name }

@@ -74,6 +74,17 @@ import (
 
 func main() { fmt.Println(os.Getenv("GATEHOUSE_PROGRAM"), kubernetes.Minor, os.Args[1:]) }
 `,
+	"cmd/gatehouse-agent/main.go": `package main
+
+import (
+	"fmt"
+	"os"
+
+	"k8s.io/kubernetes"
+)
+
+func main() { fmt.Println("agent", kubernetes.Minor, os.Args[1:]) }
+`,
 }
 
 // newModule puts the sources into a git work tree.
@@ -139,7 +150,7 @@ func release3(t *testing.T) string {
 }
 
 func optionsFor(module, out string) *options {
-	o := &options{module: module, pkg: "./cmd/gatehouse", out: out, platforms: []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "arm64"}}}
+	o := &options{module: module, out: out, platforms: []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "arm64"}}}
 	if !slices.Contains(o.platforms, host) {
 		o.platforms = append(o.platforms, host)
 	}
@@ -157,10 +168,11 @@ func TestAReleaseHasItsFilesAndTheirChecksums(t *testing.T) {
 		names = append(names, e.Name())
 	}
 	const checksums = "gatehouse_v1.2.3_checksums.txt"
-	want := []string{checksums, "gatehouse_v1.2.3_krew.yaml", "gatehouse_v1.2.3_image.tar", "envtest-releases.yaml"}
+	want := []string{checksums, "gatehouse_v1.2.3_krew.yaml", "gatehouse_v1.2.3_image.tar", "gatehouse-agent_v1.2.3_image.tar", "envtest-releases.yaml"}
 	for _, p := range optionsFor("", "").platforms {
 		want = append(want,
 			fmt.Sprintf("gatehouse_v1.2.3_%s_%s.tar.gz", p.OS, p.Arch), fmt.Sprintf("gatehouse_v1.2.3_%s_%s.cdx.json", p.OS, p.Arch),
+			fmt.Sprintf("gatehouse-agent_v1.2.3_%s_%s.tar.gz", p.OS, p.Arch), fmt.Sprintf("gatehouse-agent_v1.2.3_%s_%s.cdx.json", p.OS, p.Arch),
 			fmt.Sprintf("envtest-v1.37.2-%s-%s.tar.gz", p.OS, p.Arch))
 	}
 	slices.Sort(want)
@@ -182,26 +194,28 @@ func TestAReleaseHasItsFilesAndTheirChecksums(t *testing.T) {
 	}
 }
 
-func TestTheArchiveHasTheProgram(t *testing.T) {
-	members := untar(t, release3(t), fmt.Sprintf("gatehouse_v1.2.3_%s_%s.tar.gz", host.OS, host.Arch))
-	if string(members["LICENSE"].content) != sources["LICENSE"] {
-		t.Error("it has no license")
-	}
-	program := filepath.Join(unpack(t, members), "gatehouse")
-	if out, err := exec.Command(program, "version").Output(); err != nil || string(out) != " 37 [version]\n" {
-		t.Errorf("it prints %q, %v", out, err)
-	}
-	out, err := exec.Command("go", "version", "-m", program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"-trimpath=true", "-pgo=server.pgo", "CGO_ENABLED=0", "mod\texample.com/gatehouse\tv1.2.3", "vcs.modified=false"} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("the program does not say %s:\n%s", want, out)
+func TestTheArchivesHaveTheirPrograms(t *testing.T) {
+	for name, prints := range map[string]string{gatehouse: " 37 [version]\n", agent: "agent 37 [version]\n"} {
+		members := untar(t, release3(t), fmt.Sprintf("%s_v1.2.3_%s_%s.tar.gz", name, host.OS, host.Arch))
+		if string(members["LICENSE"].content) != sources["LICENSE"] {
+			t.Errorf("%s has no license", name)
 		}
-	}
-	if bytes.Contains(read(t, program), []byte(work)) {
-		t.Error("the program has a path of this machine")
+		program := filepath.Join(unpack(t, members), name)
+		if out, err := exec.Command(program, "version").Output(); err != nil || string(out) != prints {
+			t.Errorf("%s prints %q, %v", name, out, err)
+		}
+		out, err := exec.Command("go", "version", "-m", program).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"-trimpath=true", "-pgo=server.pgo", "CGO_ENABLED=0", "mod\texample.com/gatehouse\tv1.2.3", "vcs.modified=false"} {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("%s does not say %s:\n%s", name, want, out)
+			}
+		}
+		if bytes.Contains(read(t, program), []byte(work)) {
+			t.Errorf("%s has a path of this machine", name)
+		}
 	}
 }
 
@@ -320,9 +334,17 @@ func TestTheListOfModules(t *testing.T) {
 	}
 }
 
-// The image is for all Linux platforms, and its program runs as an unprivileged user.
-func TestTheImage(t *testing.T) {
-	dir := unpack(t, untar(t, release3(t), "gatehouse_v1.2.3_image.tar"))
+// An image is for all Linux platforms, and its program runs as an unprivileged user. The image of the agent has
+// neither the other program nor a directory for data.
+func TestTheImages(t *testing.T) {
+	for _, name := range []string{gatehouse, agent} {
+		t.Run(name, func(t *testing.T) { checkImages(t, name) })
+	}
+}
+
+func checkImages(t *testing.T, name string) {
+	t.Helper()
+	dir := unpack(t, untar(t, release3(t), name+"_v1.2.3_image.tar"))
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -352,38 +374,46 @@ func TestTheImage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkImage(t, image)
+		checkImage(t, name, image)
 	}
 	if want := []string{"linux/amd64", "linux/arm64"}; !slices.Equal(platforms, want) {
 		t.Errorf("the platforms are %q, want %q", platforms, want)
 	}
 }
 
-func checkImage(t *testing.T, image v1.Image) {
+func checkImage(t *testing.T, name string, image v1.Image) {
 	t.Helper()
 	file, err := image.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := file.Config
-	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/usr/local/bin/gatehouse"}) || !slices.Contains(c.Env, "GATEHOUSE_DATA_DIR=/var/lib/gatehouse") {
+	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/usr/local/bin/" + name}) || slices.Contains(c.Env, "GATEHOUSE_DATA_DIR=/var/lib/gatehouse") != (name == gatehouse) {
 		t.Errorf("the configuration is %+v", c)
 	}
 	contents := mutate.Extract(image)
 	defer contents.Close()
 	members := readTar(t, contents)
-	for name, want := range map[string]struct {
+	type expected struct {
 		mode int64
 		uid  int
 		has  string
-	}{
-		"usr/local/bin/gatehouse":           {0o755, 0, "Go build"},
+	}
+	wanted, home := map[string]expected{}, ""
+	if name == gatehouse {
+		home = "var/lib/gatehouse"
+		wanted[home] = expected{0o700, 65532, ""}
+	} else if _, ok := members["usr/local/bin/gatehouse"]; ok || members["var/lib/gatehouse"].header != nil {
+		t.Errorf("the image of %s has gatehouse", name)
+	}
+	maps.Copy(wanted, map[string]expected{
+		"usr/local/bin/" + name:             {0o755, 0, "Go build"},
 		"tmp":                               {0o1777, 0, ""},
-		"var/lib/gatehouse":                 {0o700, 65532, ""},
-		"etc/passwd":                        {0o644, 0, "gatehouse:x:65532:65532::/var/lib/gatehouse:"},
+		"etc/passwd":                        {0o644, 0, "gatehouse:x:65532:65532::/" + home + ":"},
 		"etc/ssl/certs/ca-certificates.crt": {0o644, 0, "BEGIN CERTIFICATE"},
 		"usr/share/zoneinfo.zip":            {0o644, 0, "Europe/Berlin"},
-	} {
+	})
+	for name, want := range wanted {
 		m, ok := members[name]
 		if !ok {
 			t.Errorf("%s: the image has no %s", file.Architecture, name)

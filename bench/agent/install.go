@@ -184,6 +184,7 @@ func (s *session) install(ctx context.Context, g *guide) error {
 	if err != nil {
 		return err
 	}
+	s.args = append(s.args, "agent")
 	for arg := range strings.Lines(args) {
 		switch arg = strings.TrimSpace(arg); {
 		case strings.HasPrefix(arg, "--credentials="):

@@ -23,6 +23,7 @@ import (
 	"helm.sh/helm/v3/pkg/lint/support"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,6 +41,7 @@ const (
 	folder = "../../../deploy/agent/chart"
 	base   = "../../../deploy/agent/base"
 	node   = "../../../deploy/agent/node"
+	audit  = "../../../deploy/agent/audit"
 )
 
 // version is the Kubernetes version that the chart is rendered for.
@@ -154,6 +156,7 @@ func TestLint(t *testing.T) {
 		files + "service: {clusterIP: nowhere}": "clusterIP",
 		files + "extraArgs: [v=2]":              "extraArgs",
 		files + "traceBytes: 1":                 "traceBytes",
+		files + "audit: {objects: [secrets]}":   "audit",
 		"":                                      "credentials.ca is missing",
 		"credentials: {existingSecret: s}":      "leave out the APIService by --set apiService.enabled=false",
 		"credentials: {token: short}":           "token",
@@ -239,8 +242,10 @@ func plain(t *testing.T, obj *unstructured.Unstructured) map[string]any {
 		for i := range pod.TopologySpreadConstraints {
 			pod.TopologySpreadConstraints[i].LabelSelector = nil
 		}
+		for i := range pod.Containers {
+			pod.Containers[i].Image, pod.Containers[i].ImagePullPolicy = "", ""
+		}
 		c := &pod.Containers[0]
-		c.Image, c.ImagePullPolicy = "", ""
 		var args []string
 		for _, arg := range c.Args {
 			if arg != "--service=gatehouse-agent/gatehouse-agent" && arg != "--trace-bytes=33554432" {
@@ -274,6 +279,84 @@ func show(t *testing.T, v any) string {
 	return string(data)
 }
 
+// S32.20: the container that audits is off by default, and the same in the chart and in the component of kustomize. It
+// has a memory limit, and neither the credentials of the agent nor a port. With it, the agent has the rights that
+// gatehouse agent prints.
+func TestTheContainerThatAudits(t *testing.T) {
+	files, _ := credentials(t, "gatehouse-agent/gatehouse-agent")
+	text, err := render(t, "gatehouse-agent", "gatehouse-agent", files+"audit: {enabled: true}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	rel := func(path string) string {
+		t.Helper()
+		path, err := filepath.Abs(path)
+		if err == nil {
+			path, err = filepath.Rel(dir, path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	overlay := fmt.Sprintf("resources: [%s]\ncomponents: [%s]\n", rel(base), rel(audit))
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, want := read(t, text), read(t, must(t, "kubectl", "kustomize", dir))
+	for _, key := range []string{"Deployment/gatehouse-agent", "ClusterRole/gatehouse-agent-audit", "ClusterRoleBinding/gatehouse-agent-audit"} {
+		if got[key] == nil || want[key] == nil {
+			t.Fatalf("%s: in the chart %t, in the overlay %t", key, got[key] != nil, want[key] != nil)
+		}
+		if a, b := plain(t, got[key]), plain(t, want[key]); !reflect.DeepEqual(a, b) {
+			t.Errorf("%s is\n%s\nand in the overlay\n%s", key, show(t, a), show(t, b))
+		}
+	}
+	d := &appsv1.Deployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got["Deployment/gatehouse-agent"].Object, d); err != nil {
+		t.Fatal(err)
+	}
+	containers := d.Spec.Template.Spec.Containers
+	c := containers[1]
+	if len(containers) != 2 || c.Resources.Limits.Memory().IsZero() || len(c.Ports) > 0 || !*c.SecurityContext.ReadOnlyRootFilesystem || *c.SecurityContext.AllowPrivilegeEscalation ||
+		slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "credentials" }) || !strings.HasPrefix(c.Image, "gatehouse:") || !strings.HasPrefix(containers[0].Image, "gatehouse-agent:") {
+		t.Errorf("the container is\n%s", show(t, c))
+	}
+	has, needs := rightsOf(t, got), rightsOf(t, read(t, must(t, "agent", "--rbac", "--audit-objects", "pods")))
+	if !reflect.DeepEqual(has, needs) {
+		t.Errorf("the rights are\n%s\nand gatehouse agent prints\n%s", show(t, has), show(t, needs))
+	}
+}
+
+// rightsOf returns each right of the cluster roles, once.
+func rightsOf(t *testing.T, all objects) map[string]bool {
+	t.Helper()
+	rights := map[string]bool{}
+	for _, obj := range all {
+		if obj.GetKind() != "ClusterRole" {
+			continue
+		}
+		role := &rbacv1.ClusterRole{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			for _, verb := range rule.Verbs {
+				for _, url := range rule.NonResourceURLs {
+					rights[verb+" "+url] = true
+				}
+				for _, group := range rule.APIGroups {
+					for _, resource := range rule.Resources {
+						rights[verb+" "+resource+"."+group] = true
+					}
+				}
+			}
+		}
+	}
+	return rights
+}
+
 // S32.10: values have their effect, and a disabled part leaves nothing behind.
 func TestValues(t *testing.T) {
 	files, _ := credentials(t, "watch/x-gatehouse-agent")
@@ -304,7 +387,14 @@ func TestValues(t *testing.T) {
 				"replicas: 3\n", "image: registry.example.com/gatehouse:v7\n", "- name: pull\n", `- "--v=2"`, "--trace-bytes=67108864", "value: 250MiB", "memory: 400Mi",
 				"a: b\n", "c: d\n", "priorityClassName: high\n", "e: f\n", "- operator: Exists\n", "podAntiAffinity: {}\n", "topologyKey: zone\n",
 			},
-			lacks: []string{"kubernetes.io/hostname"},
+			lacks: []string{"kubernetes.io/hostname", "--audit-socket", "--serve-audits"},
+		},
+		"audits": {
+			values: files + "audit: {enabled: true, objects: [pods, deployments.apps], image: {repository: registry.example.com/whole}, resources: {limits: {memory: 700Mi}}}\nimage: {tag: v7}",
+			with: []string{
+				"image: registry.example.com/whole:v7\n", "--serve-audits=/run/gatehouse-agent/audit\n", "--audit-socket=/run/gatehouse-agent/audit\n",
+				"--audit-objects=pods,deployments.apps\n", "memory: 700Mi", `apiGroups: ["apps"]`, "resources: [deployments]",
+			},
 		},
 		"the service": {
 			values: files + "service: {clusterIP: 10.96.100.100, annotations: {prometheus.io/scrape: 'true'}}\nserviceAccount: {annotations: {g: h}}\nnetworkPolicy: {enabled: true}\npodDisruptionBudget: {maxUnavailable: 50%}",

@@ -60,6 +60,11 @@ type Trials struct {
 	variables []*Trials
 	name      string
 	programs  map[string]cel.Program
+	// last is the outcome for the setting of the last trial: expressions share variables.
+	last struct {
+		*Setting
+		Trial
+	}
 }
 
 // Trials returns the trials of the expression; ok is false if it does not compile.
@@ -73,13 +78,24 @@ func (a *Analysis) Trials() (t *Trials, ok bool) {
 	if t, ok = newTrials(env, "", a.e.text); !ok || a.e.variables == nil {
 		return t, ok
 	}
-	for _, v := range a.e.variables.list {
-		if one, ok := newTrials(env, v.Name, v.Expression); ok {
-			one.variables = slices.Clone(t.variables)
-			t.variables = append(t.variables, one)
-		}
-	}
+	t.variables = a.e.variables.trialsOf()
 	return t, true
+}
+
+// trialsOf returns the trials of the variables, which all expressions share.
+func (v *Variables) trialsOf() []*Trials {
+	v.trials.once.Do(func() {
+		scope := v.scope
+		scope.Params, scope.Authorizer = true, true
+		env := environmentOf(scope).StoredExpressionsEnv()
+		for _, one := range v.list {
+			if t, ok := newTrials(env, one.Name, one.Expression); ok {
+				t.variables = slices.Clone(v.trials.list)
+				v.trials.list = append(v.trials.list, t)
+			}
+		}
+	})
+	return v.trials.list
 }
 
 func newTrials(env *cel.Env, name, text string) (*Trials, bool) {
@@ -162,8 +178,15 @@ func chain(e ast.Expr) (root string, path []string, parts []ast.Expr) {
 }
 
 // Of evaluates the expression for the requests of a setting. The outcome is empty if it is not
-// known, or expensive to find, or if ctx ends.
+// known, or expensive to find, or if ctx ends. The setting must not change afterwards.
 func (t *Trials) Of(ctx context.Context, s *Setting) Trial {
+	if t.last.Setting != s {
+		t.last.Setting, t.last.Trial = s, t.of(ctx, s)
+	}
+	return t.last.Trial
+}
+
+func (t *Trials) of(ctx context.Context, s *Setting) Trial {
 	loops := map[int64]bool{}
 	for range mostLoops {
 		run := t.run(ctx, s, loops)

@@ -37,6 +37,12 @@ type Variables struct {
 	// one counts (S13.17).
 	compiled map[string]*Expression
 
+	// trials are for evaluations without a request; see Trials.
+	trials struct {
+		once sync.Once
+		list []*Trials
+	}
+
 	mu struct {
 		sync.Mutex
 		// environments are the environments with the variables, by scope.

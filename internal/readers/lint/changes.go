@@ -59,7 +59,7 @@ var mutationAtomicList = &Rule{
 		for _, made := range list {
 			for _, name := range slices.Sorted(maps.Keys(made.Fields)) {
 				path := append(slices.Clip(stepsOf(&made)), name)
-				if !atomic(fieldOf(p.Schemas(s.kind), path)) {
+				if !atomic(fieldOf(p.schemaOf(s.kind), path)) {
 					continue
 				}
 				level, follows := p.failing(f, made.Always)
@@ -94,7 +94,7 @@ var listElementIncomplete = &Rule{
 			if len(steps) == 0 || made.Type == "JSONPatch" {
 				continue
 			}
-			field := fieldOf(p.Schemas(s.kind), steps)
+			field := fieldOf(p.schemaOf(s.kind), steps)
 			if field == nil || field.Items == nil || field.Items.Schema == nil {
 				continue
 			}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -63,7 +64,7 @@ func Check(ctx context.Context, w *World, o Options) *Report {
 		World: w, ctx: ctx, about: o.About, report: &Report{}, unseen: map[string]bool{},
 		filters: map[*snapshot.Entry]int{}, filterNumbers: map[string]int{},
 		shapes: map[string]*apiservercel.DeclType{}, checkers: map[string]*expression.Typed{},
-		minimal: map[schema.GroupVersionKind]*expression.Partial{},
+		minimal: map[schema.GroupVersionKind]*expression.Partial{}, schemas: map[schema.GroupVersionKind]*spec.Schema{},
 	}
 	for i, r := range o.Rules {
 		if ctx.Err() != nil {
@@ -107,8 +108,9 @@ type pass struct {
 	// shapes are the types of objects, and checkers the type checkers based on them.
 	shapes   map[string]*apiservercel.DeclType
 	checkers map[string]*expression.Typed
-	// minimal are the smallest objects of kinds.
+	// minimal are the smallest objects of kinds, and schemas their schemas.
 	minimal map[schema.GroupVersionKind]*expression.Partial
+	schemas map[schema.GroupVersionKind]*spec.Schema
 }
 
 // place is the place of a finding.

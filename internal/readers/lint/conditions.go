@@ -2,6 +2,7 @@ package lint
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/google/cel-go/common/types"
 
@@ -78,7 +79,7 @@ var validationConstant = &Rule{
 
 // constant is always for requests with the fields that an API server always sets.
 func (p *pass) constant(f *fact, spared map[string]bool) (value, same bool) {
-	if value, same = f.always(spared); same || f.trials == nil || f.entry.Equivalent && f.entry.Policy == nil {
+	if value, same = f.always(spared); same || f.trials == nil || !strings.Contains(f.text, "has(") || f.entry.Equivalent && f.entry.Policy == nil {
 		return value, same
 	}
 	list, others := p.subjects(f.entry)
@@ -97,8 +98,9 @@ func (p *pass) constant(f *fact, spared map[string]bool) (value, same bool) {
 			if spared[o] {
 				continue
 			}
-			setting.Operation = o
-			trial := f.trials.Of(p.ctx, &setting)
+			one := setting
+			one.Operation = o
+			trial := f.trials.Of(p.ctx, &one)
 			holds, ok := trial.Value.(types.Bool)
 			if !ok || seen && bool(holds) != value {
 				return false, false

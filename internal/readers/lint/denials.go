@@ -129,9 +129,10 @@ func (p *pass) denied(e *snapshot.Entry, q *probe) string {
 			return ""
 		}
 	}
-	s.Known.Namespace = true
+	rest := *s
+	rest.Known.Namespace = true
 	for _, f := range list {
-		trial := f.trials.Of(p.ctx, s)
+		trial := f.trials.Of(p.ctx, &rest)
 		switch {
 		case trial.Value == types.False:
 			return fmt.Sprintf("the validation %q is false", f.text)

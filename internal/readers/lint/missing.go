@@ -87,6 +87,9 @@ func (p *pass) settings(f *fact) (list []setting) {
 	if others {
 		subjects = nil
 	}
+	// A field that is missing from an object of one kind, in one operation, represents the others, unless the
+	// expression asks.
+	asks, seen := strings.Contains(f.text, ".kind") || strings.Contains(f.text, "request.") || strings.Contains(f.text, "variables"), map[string]bool{}
 	for i := range subjects {
 		s := &subjects[i]
 		if i == mostTyped {
@@ -94,6 +97,7 @@ func (p *pass) settings(f *fact) (list []setting) {
 		}
 		minimal := p.smallest(s)
 		for _, operation := range p.operationsOn(f.entry, s) {
+			missing := false
 			for _, root := range []string{"object", "oldObject"} {
 				if root == "object" && operation == "DELETE" || root == "oldObject" && operation == "CREATE" {
 					continue
@@ -103,6 +107,15 @@ func (p *pass) settings(f *fact) (list []setting) {
 						if !p.lacks(s, minimal, path[:n]) {
 							continue
 						}
+						missing = true
+						key := root + " " + strings.Join(path[:n], ".")
+						if asks {
+							key += " " + operation
+						}
+						if seen[key] {
+							continue
+						}
+						seen[key] = true
 						one := expression.Setting{Known: expression.Known{Operation: operation, Namespace: f.use != condition}, Missing: path[:n], OfOld: root == "oldObject"}
 						of := "without "
 						if one.OfOld {
@@ -117,7 +130,7 @@ func (p *pass) settings(f *fact) (list []setting) {
 					}
 				}
 			}
-			if minimal == nil || operation == "DELETE" {
+			if minimal == nil || operation == "DELETE" || !missing {
 				continue
 			}
 			one := expression.Setting{Known: expression.Known{Operation: operation, Namespace: f.use != condition}, Object: minimal, Missing: []string{}}

@@ -43,7 +43,7 @@ var quantityAsNumber = &Rule{
 					continue
 				}
 				for _, s := range list {
-					if field := fieldOf(p.Schemas(s.kind), path[1:]); isQuantity(field) {
+					if field := fieldOf(p.schemaOf(s.kind), path[1:]); isQuantity(field) {
 						p.finds(f.at(), "an expression of %s converts %s, a quantity, with %s(), which fails for values such as 250m and 1Gi: use quantity()", f.entry, strings.Join(path[1:], "."), function)
 						return
 					}

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -62,13 +63,23 @@ func (r *Resource) kindOf(sub string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{}
 }
 
+// schemaOf returns the schema of a kind; nil if it is not known.
+func (p *pass) schemaOf(kind schema.GroupVersionKind) *spec.Schema {
+	known, ok := p.schemas[kind]
+	if !ok && p.Schemas != nil {
+		known = p.Schemas(kind)
+		p.schemas[kind] = known
+	}
+	return known
+}
+
 // shape returns the type of the objects of a kind, nil if unknown. suffix distinguishes the types of
 // objects and of params.
 func (p *pass) shape(kind schema.GroupVersionKind, suffix string) *apiservercel.DeclType {
 	key := kind.String() + suffix
 	known, ok := p.shapes[key]
 	if !ok {
-		if s := p.Schemas(kind); s != nil {
+		if s := p.schemaOf(kind); s != nil {
 			known = expression.ShapeOf(s, kind.Kind+suffix)
 		}
 		p.shapes[key] = known

@@ -273,3 +273,48 @@ func TestLintPages(t *testing.T) {
 		}
 	}
 }
+
+// --admission-control-config-file adds the manifest files of an API server, whose policies apply to policies.
+func TestLintReadsManifestFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	write("policies/protect.yaml", `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: protect.static.k8s.io}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [admissionregistration.k8s.io], apiVersions: ["*"], operations: [DELETE], resources: [validatingadmissionpolicies]}]
+  validations: [{expression: "!has(object.metadata.labels)"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: protect.static.k8s.io}
+spec: {policyName: protect.static.k8s.io, validationActions: [Deny]}
+`)
+	configuration := func(plugins string) string {
+		return write("configuration.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+plugins)
+	}
+	plugin := "- name: ValidatingAdmissionPolicy\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: ValidatingAdmissionPolicyConfiguration\n    staticManifestsDir: "
+	out, problems, code := lintExecution(t, "--admission-control-config-file", configuration(plugin+filepath.Join(dir, "policies")+"\n"))
+	if code != command.ExitError || !strings.Contains(out, "fails for every DELETE") || strings.Contains(out, "rule-never-matches") {
+		t.Errorf("exit %d:\n%s%s", code, out, problems)
+	}
+	for file, want := range map[string]string{
+		configuration("- {name: NamespaceLifecycle}\n"): "names no directory of manifest files",
+		filepath.Join(dir, "nothing.yaml"):              "nothing.yaml",
+	} {
+		if _, problems, code := lintExecution(t, "--admission-control-config-file", file); code != command.ExitUsage || !strings.Contains(problems, want) {
+			t.Errorf("%s: exit %d: %s, want %q", file, code, problems, want)
+		}
+	}
+}

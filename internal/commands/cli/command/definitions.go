@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/crdschema"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 )
 
@@ -25,5 +26,6 @@ func (d *Definitions) Open() (*crdschema.Locations, error) {
 	if err != nil {
 		return nil, Usagef("--schema-location: %w", err)
 	}
+	l.Accepts = offline.Accepts
 	return l, nil
 }

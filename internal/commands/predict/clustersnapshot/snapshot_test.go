@@ -142,7 +142,7 @@ func TestDiscovered(t *testing.T) {
 }
 
 // The params that bindings refer to are read; secrets never are, and a resource that the caller may not read is listed
-// once.
+// once. S25.23: the params of bindings that are tried are read, too.
 func TestParams(t *testing.T) {
 	object := func(text string) *unstructured.Unstructured { return &unstructured.Unstructured{Object: item(t, text)} }
 	policy := func(name, version, kind string) *unstructured.Unstructured {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 )
 
 // Default is the location of the schemas of built-in kinds, which are never read: a server has them.
@@ -61,6 +60,8 @@ type Locations struct {
 	list    []location
 	release string
 	fetcher *fetcher
+	// Accepts returns the error with which a server rejects a CRD made from a JSON schema. If it is nil, each is accepted.
+	Accepts func(context.Context, *unstructured.Unstructured) error
 }
 
 // Open reads the CRDs of the locations, and checks the others without reading them. release is the Kubernetes release of
@@ -251,7 +252,7 @@ func (l *Locations) Find(ctx context.Context, kinds []schema.GroupVersionKind) (
 		plural, _ := meta.UnsafeGuessKindToResource(id.WithVersion(""))
 		made.Plural, made.Namespaced = plural.Resource, !strings.HasPrefix(id.Kind, "Cluster")
 		guess.Plural, guess.Namespaced = made.Plural, made.Namespaced
-		definition, note := acceptable(ctx, made)
+		definition, note := l.acceptable(ctx, made)
 		if note != "" {
 			found.Notes = append(found.Notes, note)
 		}
@@ -272,9 +273,12 @@ func hasStatus(of map[string]any) bool {
 }
 
 // acceptable returns a CRD that a server accepts. A schema that it does not accept is replaced by one for any object.
-func acceptable(ctx context.Context, k *Kind) (*unstructured.Unstructured, string) {
+func (l *Locations) acceptable(ctx context.Context, k *Kind) (*unstructured.Unstructured, string) {
 	made := k.Definition()
-	err := customresources.Accepts(ctx, made, nil)
+	if l.Accepts == nil {
+		return made, ""
+	}
+	err := l.Accepts(ctx, made)
 	if err == nil {
 		return made, ""
 	}

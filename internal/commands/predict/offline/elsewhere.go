@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/crdschema"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 )
 
 // Elsewhere adds the kinds of CRDs that are in no file, and the schemas of the params of policies, for lint rules. The
@@ -43,6 +44,11 @@ func (w *World) Elsewhere(ctx context.Context, l *crdschema.Locations) (notes []
 	}
 	w.elsewhere = append(w.elsewhere, found.Definitions...)
 	return found.Notes, nil
+}
+
+// Accepts returns the error with which a server rejects a new CRD.
+func Accepts(ctx context.Context, u *unstructured.Unstructured) error {
+	return customresources.Accepts(ctx, u, nil)
 }
 
 // kindDefinedBy returns the kind of a CRD.

@@ -82,7 +82,7 @@ type DevConfiguration struct {
 	AsServiceAccount bool         `json:"asServiceAccount,omitempty" doc:"give the program the rights of its service account"`
 	FakeNodes        int          `json:"fakeNodes,omitempty" doc:"number of nodes that are only objects"`
 	Watch            []string     `json:"watch,omitempty" doc:"patterns of files whose change restarts the program"`
-	Programs         []DevProgram `json:"programs,omitempty" doc:"the programs; the manifests and the Dockerfile have what is missing here"`
+	Programs         []DevProgram `json:"programs,omitempty" doc:"the programs; missing fields come from the manifests and the Dockerfile"`
 }
 
 // DevProgram is a program of gatehouse dev.
@@ -92,8 +92,8 @@ type DevProgram struct {
 	Directory   string        `json:"directory,omitempty" doc:"working directory"`
 	Build       string        `json:"build,omitempty" doc:"shell command that builds the program"`
 	Command     []string      `json:"command,omitempty" doc:"the program"`
-	Arguments   []string      `json:"arguments,omitempty" doc:"arguments, in place of those of the container"`
-	Environment []DevVariable `json:"environment,omitempty" doc:"environment variables, in addition to those of the container"`
+	Arguments   []string      `json:"arguments,omitempty" doc:"arguments, in place of the arguments of the container"`
+	Environment []DevVariable `json:"environment,omitempty" doc:"environment variables, in addition to the container's"`
 }
 
 // DevVariable is an environment variable.

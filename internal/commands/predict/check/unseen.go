@@ -1,7 +1,6 @@
 package check
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -9,7 +8,6 @@ import (
 
 	apiadmission "k8s.io/apiserver/pkg/admission"
 
-	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )

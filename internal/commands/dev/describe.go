@@ -276,10 +276,12 @@ func (s *session) sayAssumed(p *program) {
 	}
 }
 
-// unreachable reports whether the program can find the files of a mount only at the path of the container.
+// unreachable reports whether the program can find the files of a mount only at the path of the container. A Secret may
+// get its files later.
 func (p *program) unreachable(m container.Mount) bool {
 	inTemporaries := p.here(m.Path) != filepath.Join(p.root, filepath.FromSlash(m.Path))
-	return m.Path != container.ServiceAccountPath && !inTemporaries && len(m.Files) > 0 && len(p.described.replaced[m.Path]) == 0
+	hasFiles := len(m.Files) > 0 || m.Secret
+	return m.Path != container.ServiceAccountPath && !inTemporaries && hasFiles && len(p.described.replaced[m.Path]) == 0
 }
 
 // remedy names the flag of the program for the path of a mount.

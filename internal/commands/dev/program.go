@@ -393,7 +393,7 @@ func (p *program) set(d *described, filled map[string]string) {
 		p.env = append(p.env, v.Name+"="+value)
 	}
 	for _, name := range slices.Sorted(maps.Keys(filled)) {
-		if name == "PORT" && slices.ContainsFunc(d.Environment, func(v container.Variable) bool { return v.Name == name }) {
+		if (name == "PORT" || name == "CERT_DIR") && slices.ContainsFunc(d.Environment, func(v container.Variable) bool { return v.Name == name }) {
 			continue
 		}
 		p.env = append(p.env, name+"="+filled[name])

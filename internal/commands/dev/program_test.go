@@ -53,6 +53,7 @@ spec:
         - {name: PASSWORD, valueFrom: {secretKeyRef: {name: password, key: password}}}
         - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
         - {name: KEY, value: /certs/server.key}
+        - {name: CERT_DIR, value: own}
         volumeMounts: [{name: certs, mountPath: /certs}, {name: config, mountPath: /etc/hook}, {name: tmp, mountPath: /tmp/cache}]
       volumes: [{name: certs, secret: {secretName: made-by-a-job}}, {name: config, configMap: {name: settings}}, {name: tmp, emptyDir: {}}]
 ---
@@ -108,10 +109,13 @@ func TestAProgramIsDescribedByItsContainer(t *testing.T) {
 	if want := "certDir: " + filepath.Join(p.root, "certs") + "\nurl: https://example.com/certs\n"; err != nil || string(text) != want {
 		t.Errorf("the configuration is %q, %v, want %q", text, err, want)
 	}
-	for name, want := range map[string]string{"PASSWORD": "hidden", "KEY": filepath.Join(p.root, "certs/server.key"), "KUBECONFIG": "/kubeconfig", "TMPDIR": p.temporaries, "PORT": "10250"} {
+	for name, want := range map[string]string{"PASSWORD": "hidden", "KEY": filepath.Join(p.root, "certs/server.key"), "KUBECONFIG": "/kubeconfig", "TMPDIR": p.temporaries, "PORT": "10250", "CERT_DIR": "own"} {
 		if !slices.Contains(p.env, name+"="+want) {
 			t.Errorf("the environment has no %s=%s", name, want)
 		}
+	}
+	if slices.Contains(p.env, "CERT_DIR="+p.files) {
+		t.Errorf("$CERT_DIR is not the container's")
 	}
 	if !slices.ContainsFunc(p.env, func(e string) bool { return strings.HasPrefix(e, "POD_NAME=hook-") }) {
 		t.Errorf("$POD_NAME is not the name of the pod")
@@ -299,5 +303,27 @@ func TestProgramsWithoutARegistration(t *testing.T) {
 	s, _ = programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+service+"---\n"+strings.ReplaceAll(rest, "namespace: shop, ", ""))
 	if p := s.programs[0]; p.workload == nil || p.namespace() != "shop" || !slices.Contains(p.env, "PASSWORD=hidden") {
 		t.Errorf("namespace %s, %v", p.namespace(), p.workload)
+	}
+}
+
+// S33.11: a mount that nothing in the manifests names is printed with the flag of the program that has it as its default,
+// also if the program fills the Secret itself later.
+func TestUnreachablePathsAreNamedWithTheirFlag(t *testing.T) {
+	unnamed := strings.NewReplacer("certDir: /certs", "a: b", ", value: /certs/server.key", "").Replace(deployed)
+	empty := "apiVersion: v1\nkind: Secret\nmetadata: {namespace: shop, name: made-by-a-job}\n---\n"
+	for name, tc := range map[string]struct{ source, want string }{
+		"a flag":  {`flag.StringVar(&dir, "cert-dir", "/certs", "directory")`, "the program looks at /certs by default: add --cert-dir="},
+		"no flag": {`const dir = "/certsx"`, "nothing in the manifests names /certs: if the program looks there, name "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			if err := os.WriteFile("main.go", []byte("package main\n\nfunc main() { "+tc.source+" }\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, said := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+unnamed+empty)
+			if all := strings.Join(said, "\n"); !strings.Contains(all, "unreachable  "+tc.want) || !strings.Contains(all, filepath.Join(s.programs[0].root, "certs")) {
+				t.Errorf("it says:\n%s", all)
+			}
+		})
 	}
 }

@@ -210,7 +210,7 @@ func (o *devOptions) checkLive(f *pflag.FlagSet) error {
 	return nil
 }
 
-// configure reads the section dev of the configuration file. Manifests of the command line replace those of the file.
+// configure reads the section dev of the configuration file. Manifests of the command line replace its manifests.
 func (o *devOptions) configure(cmd *cobra.Command) error {
 	c, err := command.ReadConfiguration(cmd, o.config)
 	if err != nil {

@@ -83,7 +83,7 @@ func TestTrials(t *testing.T) {
 		{"object.spec.securityContext.runAsNonRoot == true", minimal, "no such key: runAsNonRoot"},
 		{"object.spec.initContainers.all(c, c.image != '')", minimal, "no such key: initContainers"},
 		{"has(object.spec.hostNetwork) && object.spec.hostNetwork", minimal, "false"},
-		// What the cluster writes.
+		// Requests of the cluster.
 		{"'system:nodes' in request.userInfo.groups || object.metadata.name == 'a'", nodes, "true"},
 		{"request.userInfo.username == 'bot'", nodes, "false"},
 		{"request.resource.resource == 'pods' && !request.userInfo.username.startsWith('system:')", nodes, "false"},

@@ -20,7 +20,7 @@ type byAnother struct {
 	fields []string
 	sub    string
 	level  report.Level
-	// by is the usual request.
+	// by is the usual request, with its effect.
 	by string
 }
 
@@ -29,14 +29,14 @@ func changedBy(r *Resource) (list []byAnother) {
 	for _, s := range r.Subresources {
 		switch {
 		case s.Name == "scale" && s.Kind.Kind == "Scale":
-			list = append(list, byAnother{[]string{"spec.replicas"}, s.Name, Warning, "kubectl scale or an autoscaler"})
+			list = append(list, byAnother{[]string{"spec.replicas"}, s.Name, Warning, "kubectl scale or an autoscaler changes it"})
 		case s.Name == "status":
-			list = append(list, byAnother{[]string{"status"}, s.Name, Warning, "a controller"})
+			list = append(list, byAnother{[]string{"status"}, s.Name, Warning, "a controller changes it"})
 		case r.GroupResource() == (schema.GroupResource{Resource: "pods"}) && s.Name == "resize":
-			list = append(list, byAnother{[]string{"spec.containers.*.resources", "spec.initContainers.*.resources"}, s.Name, Warning, "a resize"})
+			list = append(list, byAnother{[]string{"spec.containers.*.resources", "spec.initContainers.*.resources"}, s.Name, Warning, "a resize changes it"})
 		case r.GroupResource() == (schema.GroupResource{Resource: "pods"}) && s.Name == "ephemeralcontainers":
-			list = append(list, byAnother{[]string{"spec.ephemeralContainers"}, s.Name, Warning, "kubectl debug"},
-				byAnother{[]string{"spec.containers.*.image", "spec.containers.*.securityContext"}, s.Name, Note, "kubectl debug, with a container of its own"})
+			list = append(list, byAnother{[]string{"spec.ephemeralContainers"}, s.Name, Warning, "kubectl debug changes it"},
+				byAnother{[]string{"spec.containers.*.image", "spec.containers.*.securityContext"}, s.Name, Note, "kubectl debug adds containers"})
 		}
 	}
 	return list
@@ -68,7 +68,7 @@ var subresourceForgotten = &Rule{
 					if c.level == Note {
 						cause = r.Resource + c.sub + field
 					}
-					p.findsCause(c.level, at(e.Entry, rulesPath(e.Entry, i)...), cause, "the policy "+e.String(), "the policy %s reads %s of %s, and %s changes it through %s/%s, which no webhook or policy here covers",
+					p.findsCause(c.level, at(e.Entry, rulesPath(e.Entry, i)...), cause, "the policy "+e.String(), "the policy %s reads %s of %s, and %s through %s/%s, which no webhook or policy here covers",
 						e, field, r.Resource, c.by, r.Resource, c.sub)
 				}
 			}

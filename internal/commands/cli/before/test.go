@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,6 +36,7 @@ type testOptions struct {
 	failOnSkip       string
 	update           bool
 	init             string
+	world            string
 	serviceAddresses []string
 	configFile       string
 	release          command.Release
@@ -77,6 +77,7 @@ PATH is a file or a directory, and by default the current one.`,
 
   # first tests for a policy, in policies/limits-tests.yaml
   gatehouse test --init policies/limits.yaml
+  gatehouse test --init policies/
 
   # one test, and the list of tests
   gatehouse test policies/ --run '^pods need limits$'
@@ -108,6 +109,9 @@ PATH is a file or a directory, and by default the current one.`,
 			if err := o.complete(cmd); err != nil {
 				return err
 			}
+			if o.world != worldPolicy && o.world != worldAll {
+				return command.Usagef("--world %q is not one of %s, %s", o.world, worldPolicy, worldAll)
+			}
 			if o.init != "" {
 				return o.first(cmd.Context(), streams)
 			}
@@ -129,7 +133,8 @@ PATH is a file or a directory, and by default the current one.`,
 		f.StringVar(&o.failOnSkip, "fail-on-skip", "", "exit with 1 if a test is skipped; with a regular `expression`, if the reason matches it")
 		f.Lookup("fail-on-skip").NoOptDefVal = "."
 		f.BoolVar(&o.update, "update", false, "write what happened into the files, for tests that fail; comments and order stay")
-		f.StringVar(&o.init, "init", "", "write first tests for the policies in a `file` into one next to it: requests that are allowed and rejected, each tried")
+		f.StringVar(&o.init, "init", "", "write first tests for the policies in a `path` into a file next to each: requests that are allowed and rejected, each tried; the path is a file or a folder")
+		f.StringVar(&o.world, "world", worldPolicy, "test environment of the files that --init writes: `policy` for the files with the policy, its bindings, params and definitions, or all for the whole folder")
 		f.BoolVar(&o.list, "list", false, "list the tests and run none")
 	})
 	command.AddSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
@@ -294,7 +299,13 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 // holds the server and some thousand tests.
 const testMemory = 390 << 20
 
-// first writes the first tests for the policies of a file.
+// The values of --world.
+const (
+	worldPolicy = "policy"
+	worldAll    = "all"
+)
+
+// first writes the first tests for the policies of a file, or of each file in a folder.
 func (o *testOptions) first(ctx context.Context, streams command.Streams) error {
 	if err := o.release.Choose(emulation.Cluster{}); err != nil {
 		return err
@@ -302,16 +313,51 @@ func (o *testOptions) first(ctx context.Context, streams command.Streams) error 
 	if err := o.log.StartFromTwo(ctx, streams.Err); err != nil {
 		return err
 	}
-	to := strings.TrimSuffix(o.init, filepath.Ext(o.init)) + "-tests.yaml"
-	if _, err := os.Lstat(to); err == nil {
-		return command.Usagef("--init %s: %s is there: remove it, or add tests to it", o.init, to)
+	options := suite.FirstOptions{All: o.world == worldAll, Gatehouse: o.enforcer.Gatehouse(nil), Fields: o.release.Fields(nil)}
+	info, err := os.Stat(o.init)
+	if err != nil || !info.IsDir() {
+		to := suite.FirstFile(o.init)
+		if _, err := os.Lstat(to); err == nil {
+			return command.Usagef("--init %s: %s is there: remove it, or add tests to it", o.init, to)
+		}
+		return o.firstOf(ctx, streams, o.init, options)
 	}
-	shown := terminal.NewProgress(streams.Err, "Trying requests", command.ProgressAfter)
-	text, err := suite.First(ctx, o.init, suite.Options{Gatehouse: o.enforcer.Gatehouse(nil), Fields: o.release.Fields(nil)})
+	options.Root = o.init
+	list, err := suite.PolicyFiles(o.init)
+	if err != nil {
+		return command.UsageError{Err: err}
+	}
+	wrote := 0
+	for _, file := range list {
+		to := suite.FirstFile(file)
+		if _, err := os.Lstat(to); err == nil {
+			terminal.Fprintf(streams.Err, "skipped %s: %s is there\n", file, to)
+			continue
+		}
+		switch err := o.firstOf(ctx, streams, file, options); {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			terminal.Fprintf(streams.Err, "skipped %s: %s\n", file, terminal.Indented(err.Error(), "  "))
+		default:
+			wrote++
+		}
+	}
+	if wrote == 0 {
+		return command.Usagef("--init %s: no tests were written for the policies in %s", o.init, report.Count(len(list), "file"))
+	}
+	return nil
+}
+
+// firstOf writes the first tests for the policies of a file.
+func (o *testOptions) firstOf(ctx context.Context, streams command.Streams, file string, options suite.FirstOptions) error {
+	shown := terminal.NewProgress(streams.Err, "Trying requests for "+file, command.ProgressAfter)
+	text, err := suite.First(ctx, file, options)
 	shown.End()
 	if err != nil {
 		return command.UsageError{Err: err}
 	}
+	to := suite.FirstFile(file)
 	if err := writeNew(to, text); err != nil {
 		return err
 	}
@@ -320,7 +366,7 @@ func (o *testOptions) first(ctx context.Context, streams command.Streams) error 
 	if open > 0 {
 		left = fmt.Sprintf("; %s in it say what to add", report.Count(open, "comment"))
 	}
-	_, err = terminal.Fprintf(streams.Out, "wrote %s: %s%s\n", to, report.Count(strings.Count(string(text), "\n- "), "test"), left)
+	_, err = terminal.Fprintf(streams.Out, "wrote %s: %s%s\n", to, report.Count(strings.Count(string(text), "\n- name: "), "test"), left)
 	return err
 }
 

@@ -221,6 +221,20 @@ func (k *Kinds) Served(group, resource string) (gvr schema.GroupVersionResource,
 	return gvr, false
 }
 
+// Matching returns the kinds of the resources that a rule matches, in the order of discovery. "*" matches everything.
+func (k *Kinds) Matching(groups, versions, resources []string) (list []*Kind) {
+	matches := func(names []string, name string) bool {
+		return slices.Contains(names, name) || slices.Contains(names, "*")
+	}
+	for _, known := range k.list {
+		r := known.Resource
+		if matches(groups, r.Group) && matches(versions, r.Version) && matches(resources, r.Resource) {
+			list = append(list, known)
+		}
+	}
+	return list
+}
+
 // Of returns the Kind of a kind, or a guess if it is not known.
 func (k *Kinds) Of(kind schema.GroupVersionKind) *Kind {
 	for _, known := range k.list {

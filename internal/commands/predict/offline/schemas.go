@@ -2,6 +2,8 @@ package offline
 
 import (
 	"encoding/json"
+	"iter"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,8 +13,18 @@ import (
 // schema returns the schema of a kind, from the CRD or from the built-in kinds. It returns nil for a kind without a
 // schema.
 func (s *survey) schema(kind schema.GroupVersionKind) *spec.Schema {
-	if u, ok := s.definedAs(kind); ok {
-		return schemaOf(u, kind.Version)
+	return SchemaOf(kind, maps.Values(s.definitions))
+}
+
+// SchemaOf returns the schema of a kind, from its CRD among the given ones or from the built-in kinds; nil for a kind
+// without a schema. The schema must not be changed.
+func SchemaOf(kind schema.GroupVersionKind, definitions iter.Seq[*unstructured.Unstructured]) *spec.Schema {
+	for u := range definitions {
+		group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+		name, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
+		if kind.Group == group && kind.Kind == name {
+			return schemaOf(u, kind.Version)
+		}
 	}
 	found, err := models().ResolveSchema(kind)
 	if err != nil {

@@ -1,80 +1,126 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
-	"regexp/syntax"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
-	"github.com/google/cel-go/common/types/ref"
+	yamlv3 "go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/mutants"
-	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/solve"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 )
 
-// mostTries bounds the requests tried to find one test.
-const mostTries = 400
+const (
+	mutatingPolicy = "MutatingAdmissionPolicy"
+	bindingSuffix  = "Binding"
+)
 
-// First writes the first tests of the policies in a file: for each policy an allowed request, and for each validation a
-// request that it rejects. A server evaluates every request before it is written. If no request is found, the text has
-// a comment instead.
-func First(ctx context.Context, file string, o Options) (text []byte, err error) {
-	dir := filepath.Dir(file)
-	s := &Suite{File: file, Format: "gatehouse", paths: []string{dir}, referenced: map[string]bool{}}
+// FirstOptions configure the first tests of policies.
+type FirstOptions struct {
+	// Root is the folder with the bindings, params and definitions of the policies; empty for the folder of the file.
+	Root string
+	// All makes the whole folder the test environment, and otherwise the files with objects that the policies need.
+	All bool
+	// Gatehouse and Fields have the meaning of the fields in stage.Options.
+	Gatehouse bool
+	Fields    *emulation.Fields
+}
+
+// FirstFile returns the name of the file for the first tests of the policies in a file.
+func FirstFile(file string) string {
+	return strings.TrimSuffix(file, filepath.Ext(file)) + "-tests.yaml"
+}
+
+// PolicyFiles returns the files with policies in a folder, in order.
+func PolicyFiles(dir string) (list []string, err error) {
+	set, err := world([]*Suite{{File: filepath.Join(dir, "tests.yaml"), paths: []string{dir}}})
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range set.Objects {
+		if isPolicy(at(o.Content, "kind")) && !slices.Contains(list, o.File) {
+			list = append(list, o.File)
+		}
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+// First writes the first tests of the policies in a file: an allowed request for each validating policy, a rejected one for
+// each validation, and a changed and an unchanged request for each mutation. A server evaluates every request before it is
+// written. A missing request is a comment.
+func First(ctx context.Context, file string, o FirstOptions) (text []byte, err error) {
+	dir := cmp.Or(o.Root, filepath.Dir(file))
+	s := &Suite{File: FirstFile(file), Format: "gatehouse", paths: []string{dir}, referenced: map[string]bool{}}
 	set, err := world([]*Suite{s})
 	if err != nil {
 		return nil, err
 	}
-	var policies []*manifests.Object
-	bound := map[string]bool{}
-	for _, object := range set.Objects {
-		switch kind := at(object.Content, "kind"); {
-		case kind == "ValidatingAdmissionPolicyBinding":
-			bound[at(object.Content, "spec", "policyName")] = true
-		case kind == "ValidatingAdmissionPolicy" && filepath.Clean(object.File) == filepath.Clean(file):
-			policies = append(policies, object)
-		}
+	n := &needed{set: set.Set, file: filepath.Clean(file), root: filepath.Clean(dir), files: map[string]bool{}}
+	if n.find(); len(n.policies) == 0 {
+		return nil, &FileError{file, 0, "the file has no ValidatingAdmissionPolicy and no MutatingAdmissionPolicy to make tests for"}
 	}
-	if len(policies) == 0 {
-		return nil, &FileError{file, 0, "there is no ValidatingAdmissionPolicy in the file to make tests for"}
+	around := set.Set
+	if !o.All {
+		around = n.only()
 	}
 	w, err := stage.Open(ctx, stage.Options{Webhooks: true, Gatehouse: o.Gatehouse, Fields: o.Fields})
 	if err != nil {
 		return nil, fmt.Errorf("starting a server to try requests with: %w", err)
 	}
 	defer w.Close()
-	_, failures, err := load(ctx, w, set.Set)
+	_, failures, err := load(ctx, w, around)
 	if err == nil && len(failures) > 0 {
 		err = &worldError{failures}
 	}
 	if err != nil {
 		return nil, err
 	}
-	var all strings.Builder
-	for _, policy := range policies {
-		f := &firstTests{ctx: ctx, stage: w, suite: s, policy: policy, name: at(policy.Content, "metadata", "name")}
-		if !bound[f.name] {
-			f.remark("no binding of %s is in %s: it decides nothing", f.name, dir)
-		} else if err := f.make(); err != nil {
+	var all, documents strings.Builder
+	for _, policy := range n.policies {
+		f := &firstTests{ctx: ctx, stage: w, suite: s, set: around, policy: policy, name: at(policy.Content, "metadata", "name"), labelled: map[string]map[string]string{}}
+		if err := f.write(dir); err != nil {
 			return nil, err
 		}
 		all.WriteString(f.text.String())
+		for _, d := range f.documents {
+			data, err := yaml.Marshal(d)
+			if err != nil {
+				return nil, err
+			}
+			documents.WriteString("---\n" + string(data))
+		}
 	}
 	if !strings.Contains("\n"+all.String(), "\n- ") {
 		return nil, &FileError{file, 0, "no test could be made:\n" + strings.ReplaceAll(strings.TrimSpace(all.String()), "# Missing: ", "")}
 	}
-	head := fmt.Sprintf("# Made by 'gatehouse test --init'. A server decided each request as its test expects.\napiVersion: %s\nkind: %s\ntests:\n", ownVersion, ownKind)
-	return []byte(head + all.String()), nil
+	head := fmt.Sprintf("# Made by 'gatehouse test --init'. A server decided each request as its test expects.\napiVersion: %s\nkind: %s\n", ownVersion, ownKind)
+	if !o.All {
+		head += "world:\n"
+		if documents.Len() > 0 {
+			n.files[s.File] = true
+		}
+		for _, name := range slices.Sorted(maps.Keys(n.files)) {
+			if relative, err := filepath.Rel(filepath.Dir(s.File), name); err == nil {
+				name = filepath.ToSlash(relative)
+			}
+			head += "- " + quoted(name) + "\n"
+		}
+	}
+	return []byte(head + "tests:\n" + all.String() + documents.String()), nil
 }
 
 // firstTests makes the tests of a policy.
@@ -82,142 +128,61 @@ type firstTests struct {
 	ctx    context.Context
 	stage  *stage.Stage
 	suite  *Suite
+	set    *manifests.Set
 	policy *manifests.Object
 	name   string
 	text   strings.Builder
-	// operation and kind are the operation and the kind of the requests.
-	operation string
-	kind      *offline.Kind
-	edits     []fieldEdit
-}
-
-// fieldEdit is one change of an object: a field is set or removed.
-type fieldEdit struct {
-	// path has names, and "[]" for the first element of a list.
-	path  []string
-	value any
-	goes  bool
+	// binding is the binding that the requests are for.
+	binding *manifests.Object
+	solver  *solve.Solver
+	// conditions and validations are the expressions of the policy; an expression that cannot be parsed is nil.
+	conditions, validations []ast.Expr
+	subjects                []*requestKind
+	// labelled are the labels that namespaces have got.
+	labelled map[string]map[string]string
+	// param are the params that the policy gets; nil if it has none. documents are objects for the test environment.
+	param     *solve.Document
+	documents []map[string]any
+	// mutationsOf are the expressions of the mutations.
+	mutationsOf []ast.Expr
 }
 
 func (f *firstTests) remark(format string, args ...any) {
 	fmt.Fprintf(&f.text, "# Missing: %s.\n", strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " "))
 }
 
-// attempted is the result of a tried request.
-type attempted struct {
-	object  map[string]any
-	allowed bool
-	// violated are the validations of the policy that reject it, with their messages. foreign is the reason of any
-	// other rejection.
-	violated map[int]string
-	foreign  string
+// read parses the expressions of the policy.
+func (f *firstTests) read() {
+	variables := make([]solve.Variable, 0)
+	for _, v := range f.list("variables") {
+		variables = append(variables, solve.Variable{Name: at(v, "name"), Expression: at(v, "expression")})
+	}
+	parsed := func(list []map[string]any) (out []ast.Expr) {
+		for _, v := range list {
+			out = append(out, solve.Parse(at(v, "expression"), variables))
+		}
+		return out
+	}
+	f.conditions, f.validations = parsed(f.list("matchConditions")), parsed(f.list("validations"))
+	for _, m := range f.list("mutations") {
+		text := cmp.Or(at(m, "applyConfiguration", "expression"), at(m, "jsonPatch", "expression"))
+		f.mutationsOf = append(f.mutationsOf, solve.Parse(text, variables))
+	}
+	f.solver = solve.New(slices.DeleteFunc(slices.Concat(f.conditions, f.validations, f.mutationsOf), func(e ast.Expr) bool { return e == nil })...)
 }
 
-// make finds requests and writes their tests.
-func (f *firstTests) make() error {
-	if why := f.subject(); why != "" {
-		f.remark("%s: %s", f.name, why)
-		return nil
-	}
-	f.edits = f.changes()
-	base, err := f.try(baseOf(f.kind))
-	if err != nil {
-		return err
-	}
-	if base.foreign != "" {
-		f.remark("%s: no %s was found that the API takes (%s); write tests with one", f.name, f.kind.Kind.Kind, base.foreign)
-		return nil
-	}
-	best := base
-	for round := 0; !best.allowed && round < 6; round++ {
-		next, err := f.better(best)
-		if err != nil {
-			return err
-		}
-		if next == nil {
-			break
-		}
-		best = next
-	}
-	validations, _ := walk(f.policy.Content, "spec", "validations").([]any)
-	if best.allowed {
-		f.write(f.name+" allows", best.object, map[string]any{"allowed": true})
-	} else {
-		f.remark("%s: no %s was found that is allowed; write one", f.name, f.kind.Kind.Kind)
-	}
-	for i, v := range validations {
-		found, err := f.rejected(best, base, i)
-		if err != nil {
-			return err
-		}
-		expression, _ := walk(v, "expression").(string)
-		if found == nil {
-			f.remark("%s: no request was found that spec.validations[%d] rejects (%s); write one", f.name, i, shorten(strings.Join(strings.Fields(expression), " ")))
-			continue
-		}
-		by := map[string]any{"policy": f.name}
-		if len(validations) > 1 {
-			by["validation"] = i
-		}
-		f.write(fmt.Sprintf("%s rejects by spec.validations[%d]", f.name, i), found.object,
-			map[string]any{"allowed": false, "by": by, "message": map[string]any{"contains": found.violated[i]}})
-	}
-	return nil
+// list returns a list of objects in the spec of the policy.
+func (f *firstTests) list(field string) []map[string]any {
+	return mappings(walk(f.policy.Content, "spec", field))
 }
 
-// write writes a test.
-func (f *firstTests) write(name string, object, expect map[string]any) {
-	request := map[string]any{"object": object}
-	if f.operation != opCreate {
-		request["operation"] = f.operation
+func mappings(list any) (out []map[string]any) {
+	elements, _ := list.([]any)
+	for _, e := range elements {
+		m, _ := e.(map[string]any)
+		out = append(out, m)
 	}
-	switch f.operation {
-	case opUpdate:
-		request["oldObject"] = baseOf(f.kind)
-	case opDelete:
-		request["oldObject"] = object
-		delete(request, "object")
-	}
-	// The fields are in the order in which people write them.
-	fmt.Fprintf(&f.text, "- name: %s\n", name)
-	for _, part := range []map[string]any{{"request": request}, {"expect": expect}} {
-		data, err := yaml.Marshal(part)
-		if err != nil {
-			panic(fmt.Sprintf("suite: a test that was made: %v", err))
-		}
-		for line := range strings.Lines(string(data)) {
-			f.text.WriteString("  " + line)
-		}
-	}
-}
-
-// subject chooses the operation and the kind of the requests. why is the reason if there is none.
-func (f *firstTests) subject() (why string) {
-	rules, _ := walk(f.policy.Content, "spec", "matchConstraints", "resourceRules").([]any)
-	for _, rule := range rules {
-		operations := textsOf(walk(rule, "operations"))
-		for _, operation := range []string{opCreate, opUpdate, opDelete} {
-			if !slices.Contains(operations, operation) && !slices.Contains(operations, "*") {
-				continue
-			}
-			groups := textsOf(walk(rule, "apiGroups"))
-			if slices.Contains(groups, "*") {
-				groups = []string{"", "apps", "batch", "networking.k8s.io", "policy", "autoscaling", "rbac.authorization.k8s.io"}
-			}
-			for _, group := range groups {
-				for _, resource := range textsOf(walk(rule, "resources")) {
-					if resource == "*" {
-						resource = map[string]string{"": "pods", "apps": "deployments", "batch": "jobs"}[group]
-					}
-					if gvr, ok := f.stage.Kinds().Served(group, resource); ok {
-						f.operation, f.kind = operation, f.stage.Kinds().At(gvr)
-						return ""
-					}
-				}
-			}
-		}
-	}
-	return "its rules match no object of a kind that the server has; write tests with requests that they match"
+	return out
 }
 
 func textsOf(list any) (texts []string) {
@@ -230,416 +195,304 @@ func textsOf(list any) (texts []string) {
 	return texts
 }
 
-// try evaluates a request.
-func (f *firstTests) try(object map[string]any) (*attempted, error) {
-	t := &Test{Suite: f.suite, request: request{operation: f.operation, object: object}}
-	switch f.operation {
-	case opUpdate:
-		t.request.old = baseOf(f.kind)
-	case opDelete:
-		t.request.object, t.request.old = nil, object
-	}
-	o, err := t.judge(f.ctx, f.stage, &callers{}, nil)
-	if err != nil {
-		return nil, err
-	}
-	a := &attempted{object: object, allowed: o.Allowed, violated: map[int]string{}}
-	for j := range o.trace.Verdicts(false).Judged() {
-		if j.Policy.Configuration != f.name {
-			continue
-		}
-		for i := range j.Evaluations {
-			for _, v := range j.Evaluations[i].Validations {
-				if v.Index != nil && v.Verdict == "violated" {
-					a.violated[*v.Index] = v.Message
-				}
-			}
+// bindings returns the bindings of the policy; bindings that reject requests are first.
+func (f *firstTests) bindings() (list []*manifests.Object) {
+	kind := at(f.policy.Content, "kind") + bindingSuffix
+	for _, o := range f.set.Objects {
+		if at(o.Content, "kind") == kind && at(o.Content, "spec", "policyName") == f.name {
+			list = append(list, o)
 		}
 	}
-	if !o.Allowed && len(a.violated) == 0 {
-		a.foreign = o.Message
+	rank := func(o *manifests.Object) int {
+		actions := textsOf(walk(o.Content, "spec", "validationActions"))
+		return slices.IndexFunc([]bool{slices.Contains(actions, "Deny"), slices.Contains(actions, "Warn"), true}, func(is bool) bool { return is })
 	}
-	return a, nil
+	slices.SortStableFunc(list, func(a, b *manifests.Object) int { return cmp.Compare(rank(a), rank(b)) })
+	return list
 }
 
-// better returns an object with fewer violations, one or two changes away; nil if none is found.
-func (f *firstTests) better(than *attempted) (*attempted, error) {
-	tries := 0
-	var found *attempted
-	visit := func(object map[string]any) (done bool, err error) {
-		if tries++; tries > mostTries {
-			return true, nil
-		}
-		a, err := f.try(object)
-		if err != nil {
-			return true, err
-		}
-		if a.foreign == "" && (a.allowed || len(a.violated) < len(than.violated)) && (found == nil || len(a.violated) < len(found.violated)) {
-			found = a
-		}
-		return found != nil && found.allowed, nil
-	}
-	for _, e := range f.edits {
-		if done, err := visit(e.of(than.object)); done || err != nil {
-			return found, err
-		}
-	}
-	for i := 0; found == nil && i < len(f.edits); i++ {
-		for j := range f.edits {
-			if i == j {
-				continue
-			}
-			if done, err := visit(f.edits[j].of(f.edits[i].of(than.object))); done || err != nil {
-				return found, err
-			}
-		}
-	}
-	return found, nil
+// written is a test, and the attempt that it records.
+type written struct {
+	name    string
+	comment string
+	sj      *requestKind
+	st      *solve.State
+	expect  map[string]any
 }
 
-// rejected returns a request that a validation rejects, if possible that validation alone; nil if none is found.
-func (f *firstTests) rejected(best, base *attempted, i int) (*attempted, error) {
-	var found *attempted
-	// The first change is empty.
-	changes := append([]fieldEdit{{}}, f.edits...)
-	for _, from := range []*attempted{best, base} {
-		for _, e := range changes[:min(len(changes), mostTries/2)] {
-			a, err := f.try(e.of(from.object))
-			if err != nil {
-				return nil, err
-			}
-			if _, ok := a.violated[i]; ok && a.foreign == "" && (found == nil || len(a.violated) < len(found.violated)) {
-				found = a
-			}
-			if found != nil && len(found.violated) == 1 {
-				return found, nil
-			}
-		}
-	}
-	return found, nil
-}
+// maxBindings bounds the bindings of a policy for which requests are tried.
+const maxBindings = 4
 
-// of returns a copy of an object with the change.
-func (c fieldEdit) of(object map[string]any) map[string]any {
-	copied := runtime.DeepCopyJSON(object)
-	if len(c.path) > 0 {
-		alter(copied, c)
-	}
-	return copied
-}
-
-// alter changes a field at a path, and creates missing parents.
-func alter(within any, c fieldEdit) any {
-	name, last := c.path[0], len(c.path) == 1
-	if name == "[]" {
-		list, _ := within.([]any)
-		switch {
-		case last && c.goes:
-			return []any{}
-		case len(list) == 0 && c.goes:
-			return list
-		case len(list) == 0:
-			list = []any{nil}
-		}
-		if last {
-			list[0] = c.value
-		} else {
-			list[0] = alter(list[0], fieldEdit{c.path[1:], c.value, c.goes})
-		}
-		return list
-	}
-	m, _ := within.(map[string]any)
-	if m == nil {
-		if c.goes {
-			return within
-		}
-		m = map[string]any{}
-	}
-	switch {
-	case last && c.goes:
-		delete(m, name)
-	case last:
-		m[name] = runtime.DeepCopyJSONValue(c.value)
-	default:
-		if changed := alter(m[name], fieldEdit{c.path[1:], c.value, c.goes}); changed != nil {
-			m[name] = changed
-		}
-	}
-	return m
-}
-
-// changes derives changes from the expressions of the policy: to each field that they read, its constants, neighbouring
-// values, and absence.
-func (f *firstTests) changes() []fieldEdit {
-	r := &reading{of: map[string][]string{"object": {}}}
-	if f.operation == opDelete {
-		r.of = map[string][]string{"oldObject": {}}
-	}
-	variables, _ := walk(f.policy.Content, "spec", "variables").([]any)
-	for _, v := range variables {
-		text, _ := walk(v, "expression").(string)
-		name, _ := walk(v, "name").(string)
-		if parsed := mutants.Parse(text); parsed != nil {
-			e := parsed.Expr()
-			r.read(e)
-			if path, ok := r.path(e); ok {
-				r.of["variables."+name] = path
-			}
-		}
-	}
-	for _, list := range []string{"matchConditions", "validations"} {
-		elements, _ := walk(f.policy.Content, "spec", list).([]any)
-		for _, v := range elements {
-			text, _ := walk(v, "expression").(string)
-			if parsed := mutants.Parse(text); parsed != nil {
-				r.read(parsed.Expr())
-			}
-		}
-	}
-	return r.list
-}
-
-// reading collects the fields and values in expressions.
-type reading struct {
-	// of has the paths of variables.
-	of   map[string][]string
-	list []fieldEdit
-}
-
-// path returns the path of the field that an expression reads; ok is false for other expressions.
-func (r *reading) path(e ast.Expr) (path []string, ok bool) {
-	switch e.Kind() {
-	case ast.IdentKind:
-		path, ok = r.of[e.AsIdent()]
-	case ast.SelectKind:
-		s := e.AsSelect()
-		if s.Operand().Kind() == ast.IdentKind && s.Operand().AsIdent() == "variables" {
-			path, ok = r.of["variables."+s.FieldName()]
-			break
-		}
-		if path, ok = r.path(s.Operand()); ok {
-			path = append(slices.Clone(path), s.FieldName())
-		}
-	case ast.CallKind:
-		call := e.AsCall()
-		switch name := call.FunctionName(); {
-		case name == operators.Index || name == operators.OptIndex || name == operators.OptSelect:
-			if path, ok = r.path(call.Args()[0]); ok {
-				key := "[]"
-				if text, isText := constant(call.Args()[1]).(string); isText {
-					key = text
-				}
-				path = append(slices.Clone(path), key)
-			}
-		case call.IsMemberFunction() && (name == "orValue" || name == "filter" || name == "lowerAscii"):
-			path, ok = r.path(call.Target())
-		}
-	}
-	return path, ok
-}
-
-// constant returns the value of a literal; nil for other expressions.
-func constant(e ast.Expr) any {
-	if e.Kind() != ast.LiteralKind {
+// write writes the tests of the policy, for the first of its bindings whose requests it evaluates.
+func (f *firstTests) write(dir string) error {
+	bindings := f.bindings()
+	if len(bindings) == 0 {
+		f.remark("no binding of %s is in %s, and a policy without one evaluates no request", f.name, dir)
 		return nil
 	}
-	return ref.Val(e.AsLiteral()).Value()
-}
-
-// add notes possible values of a field.
-func (r *reading) add(path []string, values ...any) {
-	if len(path) == 0 {
-		return
-	}
-	for _, v := range values {
-		c := fieldEdit{path: path, value: v}
-		if !slices.ContainsFunc(r.list, func(o fieldEdit) bool { return slices.Equal(o.path, path) && !o.goes && review.Equal(o.value, v) }) {
-			r.list = append(r.list, c)
+	f.read()
+	why := ""
+	for _, b := range bindings[:min(len(bindings), maxBindings)] {
+		f.binding, f.documents = b, nil
+		tests, missing, reason, err := f.requests()
+		if err != nil {
+			return err
 		}
-	}
-	if !slices.ContainsFunc(r.list, func(o fieldEdit) bool { return slices.Equal(o.path, path) && o.goes }) {
-		r.list = append(r.list, fieldEdit{path: path, goes: true})
-	}
-}
-
-// read analyzes an expression.
-func (r *reading) read(e ast.Expr) {
-	if path, ok := r.path(e); ok && len(path) > 1 {
-		r.add(path)
-	}
-	if e.Kind() == ast.CallKind {
-		call := e.AsCall()
-		args := call.Args()
-		if call.IsMemberFunction() {
-			if path, ok := r.path(call.Target()); ok && len(args) > 1 && args[0].Kind() == ast.IdentKind {
-				// A macro iterates over the elements of a list, or the keys of a map.
-				name := args[0].AsIdent()
-				before, there := r.of[name]
-				r.of[name] = append(slices.Clone(path), "[]")
-				r.add(path)
-				for _, arg := range args[1:] {
-					r.read(arg)
-				}
-				if delete(r.of, name); there {
-					r.of[name] = before
-				}
-				return
-			}
-			r.method(call)
+		if len(tests) == 0 {
+			why = cmp.Or(why, reason)
+			continue
 		}
-		if len(args) == 2 {
-			r.compared(call.FunctionName(), args[0], args[1])
-			r.compared(call.FunctionName(), args[1], args[0])
-		}
-	}
-	for _, child := range mutants.Children(e) {
-		r.read(child)
-	}
-}
-
-// compared notes values that a comparison distinguishes.
-func (r *reading) compared(operator string, of, with ast.Expr) {
-	if of.Kind() == ast.CallKind && of.AsCall().FunctionName() == "size" {
-		call := of.AsCall()
-		sized := call.Target()
-		if !call.IsMemberFunction() {
-			sized = call.Args()[0]
-		}
-		if n, ok := constant(with).(int64); ok {
-			if path, found := r.path(sized); found {
-				for _, length := range []int64{n, n - 1, n + 1} {
-					if length >= 0 && length < 300 {
-						r.add(path, strings.Repeat("a", int(length)))
-					}
-				}
+		for _, t := range tests {
+			if err := f.keep(t); err != nil {
+				return err
 			}
 		}
-		return
-	}
-	path, ok := r.path(of)
-	if !ok {
-		return
-	}
-	switch value := constant(with).(type) {
-	case int64:
-		r.add(path, value, value-1, value+1)
-	case string:
-		if operator == operators.In {
-			r.add(append(slices.Clone(path), value), "x", "1")
-			return
+		for _, m := range missing {
+			f.remark("%s", m)
 		}
-		r.add(path, value, value+"x")
-	case bool:
-		r.add(path, value, !value)
-	case float64:
-		r.add(path, value, value-1, value+1)
+		return nil
 	}
-	if with.Kind() == ast.ListKind {
-		for _, element := range with.AsList().Elements() {
-			if value := constant(element); value != nil {
-				r.add(path, value)
-			}
-		}
-		r.add(path, "other")
-	}
+	f.remark("%s: %s", f.name, cmp.Or(why, "no request was found that it evaluates; write one"))
+	return nil
 }
 
-// method notes strings that a method distinguishes.
-func (r *reading) method(call ast.CallExpr) {
-	path, ok := r.path(call.Target())
-	if !ok || len(call.Args()) != 1 {
-		return
+// requests finds the requests of the policy. why is the reason if there are none.
+func (f *firstTests) requests() (tests []written, missing []string, why string, err error) {
+	if f.subjects, why = f.subjectsOf(); len(f.subjects) == 0 {
+		return nil, nil, why, nil
 	}
-	text, isText := constant(call.Args()[0]).(string)
-	if !isText {
-		return
+	if why, err = f.provide(); why != "" || err != nil {
+		return nil, nil, why, err
 	}
-	switch call.FunctionName() {
-	case "startsWith":
-		r.add(path, text+"x", "x"+text)
-	case "endsWith":
-		r.add(path, "x"+text, text+"x")
-	case "contains":
-		r.add(path, "x"+text+"x", "x")
-	case "matches":
-		r.add(path, matchOf(text), "-")
+	if at(f.policy.Content, "kind") == mutatingPolicy {
+		tests, missing, err = f.mutations()
+		if len(tests) == 0 {
+			why = f.unmade()
+		}
+		return tests, missing, why, err
 	}
-}
-
-// matchOf returns a short string that a regular expression matches, if it can be derived from its parts.
-func matchOf(expression string) string {
-	parsed, err := syntax.Parse(expression, syntax.Perl)
+	allowed, err := f.allowed()
 	if err != nil {
-		return ""
+		return nil, nil, "", err
 	}
-	var b strings.Builder
-	var add func(*syntax.Regexp)
-	add = func(e *syntax.Regexp) {
-		switch e.Op {
-		case syntax.OpLiteral:
-			b.WriteString(string(e.Rune))
-		case syntax.OpCharClass:
-			if len(e.Rune) > 0 {
-				b.WriteRune(e.Rune[len(e.Rune)-1])
-			}
-		case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-			b.WriteString("a")
-		case syntax.OpAlternate, syntax.OpCapture, syntax.OpPlus:
-			add(e.Sub[0])
-		case syntax.OpRepeat:
-			for range e.Min {
-				add(e.Sub[0])
-			}
-		case syntax.OpConcat:
-			for _, sub := range e.Sub {
-				add(sub)
-			}
+	if allowed != nil {
+		tests = append(tests, written{name: f.name + " allows", sj: allowed.sj, st: allowed.st, expect: map[string]any{"allowed": true}})
+	} else {
+		missing = append(missing, f.name+": no request was found that it evaluates and allows"+f.never()+"; write one")
+	}
+	for i, v := range f.list("validations") {
+		a, err := f.rejected(i)
+		if err != nil {
+			return nil, nil, "", err
+		}
+		if a == nil {
+			missing = append(missing, fmt.Sprintf("%s: no request was found that spec.validations[%d] rejects alone or first (%s); write one", f.name, i, shorten(strings.Join(strings.Fields(at(v, "expression")), " "))))
+			continue
+		}
+		tests = append(tests, f.rejection(a, i))
+	}
+	if len(tests) == 0 {
+		why = f.unmade()
+	}
+	return tests, missing, why, nil
+}
+
+// unmade returns the reason why the API rejects the smallest requests of a policy; empty if it accepts one.
+func (f *firstTests) unmade() string {
+	for _, sj := range f.subjects {
+		if sj.why != "" {
+			return fmt.Sprintf("no %s was found that the API accepts (%s); write tests with one", sj.kind.Kind.Kind, shorten(sj.why))
 		}
 	}
-	add(parsed)
+	return ""
+}
+
+// never returns the part of a sentence about a validation that no request meets; empty if there is none.
+func (f *firstTests) never() string {
+	for i, e := range f.validations {
+		if e != nil && solve.IsFalse(e) {
+			return fmt.Sprintf(", because spec.validations[%d] is always false", i)
+		}
+	}
+	return ""
+}
+
+// rejection returns the test of a request that a validation rejects.
+func (f *firstTests) rejection(a *attempt, i int) written {
+	t := written{name: fmt.Sprintf("%s rejects by spec.validations[%d]", f.name, i), sj: a.sj, st: a.st}
+	message, failed := a.violated[i], false
+	if message == "" {
+		message, failed = a.failed[i], true
+	}
+	if failed {
+		t.name = fmt.Sprintf("%s rejects because spec.validations[%d] fails", f.name, i)
+		t.comment = "# The expression ends with an error: " + shorten(strings.Join(strings.Fields(message), " "))
+	}
+	message = strings.TrimSpace(message)
+	actions := textsOf(walk(f.binding.Content, "spec", "validationActions"))
+	switch {
+	case !a.allowed:
+		by := map[string]any{"policy": f.name}
+		if len(f.validations) > 1 {
+			by["validation"] = int64(i)
+		}
+		t.expect = map[string]any{"allowed": false, "by": by}
+		if !failed {
+			t.expect["message"] = map[string]any{"contains": message}
+		}
+	case slices.Contains(actions, "Warn"):
+		t.name = fmt.Sprintf("%s warns by spec.validations[%d]", f.name, i)
+		var warnings []any
+		for _, w := range a.warnings {
+			warnings = append(warnings, w)
+		}
+		t.expect = map[string]any{"allowed": true, "warnings": warnings}
+	default:
+		t.name = fmt.Sprintf("%s audits spec.validations[%d]", f.name, i)
+		t.expect = map[string]any{"allowed": true, "auditAnnotations": map[string]any{"validation.policy.admission.k8s.io/validation_failure": map[string]any{"contains": fmt.Sprintf("%q", message)[1:]}}}
+	}
+	return t
+}
+
+// keep writes a test, or a comment if the test does not pass.
+func (f *firstTests) keep(t written) error {
+	text := f.format(t)
+	test, err := f.parse(text)
+	if err != nil {
+		return err
+	}
+	o, err := f.judge(test, t.st, false)
+	if err != nil {
+		return err
+	}
+	why := "it cannot be made again"
+	if o != nil {
+		failures := test.compare(o)
+		if len(failures) == 0 {
+			f.text.WriteString(text)
+			return nil
+		}
+		why = failures[0].Field + " is " + failures[0].Got
+	}
+	f.remark("%s: the test %q did not pass (%s); write one", f.name, t.name, shorten(why))
+	return nil
+}
+
+// format formats a test.
+func (f *firstTests) format(t written) string {
+	var b strings.Builder
+	if t.comment != "" {
+		b.WriteString(t.comment + "\n")
+	}
+	// The fields are in the order in which people write them.
+	fmt.Fprintf(&b, "- name: %s\n", quoted(t.name))
+	for _, part := range []map[string]any{{"request": t.sj.request(f, t.st)}, {"expect": t.expect}} {
+		data, err := yaml.Marshal(part)
+		if err != nil {
+			panic(fmt.Sprintf("suite: a test that was made: %v", err))
+		}
+		for line := range strings.Lines(string(data)) {
+			b.WriteString("  " + line)
+		}
+	}
 	return b.String()
 }
 
-// baseOf returns a small valid object of a kind, if the kind requires no other fields than those set here.
-func baseOf(kind *offline.Kind) map[string]any {
-	apiVersion, name := kind.Kind.GroupVersion().String(), kind.Kind.Kind
-	object := map[string]any{"apiVersion": apiVersion, "kind": name, "metadata": map[string]any{"name": "test"}}
-	spec := func() map[string]any {
-		return map[string]any{"containers": []any{map[string]any{"name": "main", "image": "example.com/app:1.0"}}}
+// plainName matches a name that YAML reads as written.
+var plainName = regexp.MustCompile(`^[A-Za-z][\w./\[\] -]*$`)
+
+func quoted(name string) string {
+	if plainName.MatchString(name) {
+		return name
 	}
-	labels := map[string]any{"app": "test"}
-	template := func(restart string) map[string]any {
-		pod := spec()
-		if restart != "" {
-			pod["restartPolicy"] = restart
+	return strconv.Quote(name)
+}
+
+// parse reads a test that was made.
+func (f *firstTests) parse(text string) (*Test, error) {
+	root := &yamlv3.Node{}
+	if err := yamlv3.Unmarshal([]byte(text), root); err != nil {
+		return nil, err
+	}
+	s := *f.suite
+	s.Tests = nil
+	p := &parser{decoder: decoder{file: s.File}, suite: &s}
+	p.each(root.Content[0], "tests", p.test)
+	if len(p.errors) > 0 {
+		return nil, p.errors[0]
+	}
+	return s.Tests[0], nil
+}
+
+// request returns the request of a test.
+func (sj *requestKind) request(f *firstTests, st *solve.State) map[string]any {
+	out := map[string]any{}
+	add := func(field, root string) {
+		if d := st.Documents[root]; d != nil && d.Sent != nil {
+			object := runtime.DeepCopyJSON(d.Sent)
+			if meta, ok := object["metadata"].(map[string]any); ok && meta["namespace"] == corev1.NamespaceDefault {
+				delete(meta, "namespace")
+			}
+			out[field] = object
 		}
-		return map[string]any{"metadata": map[string]any{"labels": labels}, "spec": pod}
 	}
-	selector := map[string]any{"matchLabels": labels}
-	known := map[schema.GroupKind]any{
-		{Kind: "Pod"}:                                  spec(),
-		{Group: "apps", Kind: "Deployment"}:            map[string]any{"selector": selector, "template": template("")},
-		{Group: "apps", Kind: "ReplicaSet"}:            map[string]any{"selector": selector, "template": template("")},
-		{Group: "apps", Kind: "DaemonSet"}:             map[string]any{"selector": selector, "template": template("")},
-		{Group: "apps", Kind: "StatefulSet"}:           map[string]any{"selector": selector, "serviceName": "test", "template": template("")},
-		{Group: "batch", Kind: "Job"}:                  map[string]any{"template": template("Never")},
-		{Group: "batch", Kind: "CronJob"}:              map[string]any{"schedule": "0 * * * *", "jobTemplate": map[string]any{"spec": map[string]any{"template": template("Never")}}},
-		{Kind: "Service"}:                              map[string]any{"selector": labels, "ports": []any{map[string]any{"port": int64(80)}}},
-		{Kind: "PersistentVolumeClaim"}:                map[string]any{"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}}},
-		{Group: "policy", Kind: "PodDisruptionBudget"}: map[string]any{"minAvailable": int64(1), "selector": selector},
-		{Group: "networking.k8s.io", Kind: "Ingress"}: map[string]any{"defaultBackend": map[string]any{
-			"service": map[string]any{"name": "test", "port": map[string]any{"number": int64(80)}}}},
-		{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:     map[string]any{"podSelector": map[string]any{}},
-		{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: map[string]any{"maxReplicas": int64(3), "scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "test"}},
+	add("object", solve.Object)
+	add("oldObject", solve.OldObject)
+	if sj.parent != nil {
+		out["oldObject"] = sj.parent
 	}
-	if made, ok := known[kind.Kind.GroupKind()]; ok {
-		object["spec"] = made
+	if sj.sub != "" {
+		out["subresource"] = sj.sub
 	}
-	if role, ok := strings.CutSuffix(name, "Binding"); ok && kind.Kind.Group == "rbac.authorization.k8s.io" {
-		object["roleRef"] = map[string]any{"apiGroup": kind.Kind.Group, "kind": role, "name": "test"}
+	if labels := f.labelsOf(st); labels != nil {
+		made := map[string]any{}
+		for key, value := range labels {
+			made[key] = value
+		}
+		out["namespaceLabels"] = made
 	}
-	if kind.Namespaced {
-		object["metadata"].(map[string]any)["namespace"] = "default"
+	if u := st.Info(); !slices.Equal(u.Groups, (&solve.State{User: solve.Administrator()}).Info().Groups) || u.Name != administrator.Name || len(u.Extra) > 0 || u.UID != "" {
+		made := map[string]any{"name": u.Name}
+		if len(u.Groups) > 0 {
+			made["groups"] = st.User["groups"]
+		}
+		if u.UID != "" {
+			made["uid"] = u.UID
+		}
+		if len(u.Extra) > 0 {
+			made["extra"] = st.User["extra"]
+		}
+		out["user"] = made
 	}
-	return runtime.DeepCopyJSON(object)
+	return out
+}
+
+// labelsOf returns the labels that a test gives to the namespace of its request; nil if it needs none.
+func (f *firstTests) labelsOf(st *solve.State) map[string]string {
+	if st.Namespace == "" {
+		return nil
+	}
+	known, there := f.namespaces()[st.Namespace]
+	if there && maps.Equal(known, st.Labels) {
+		return nil
+	}
+	labels := maps.Clone(st.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	return labels
+}
+
+// namespaces returns the labels of the namespaces of the test environment.
+func (f *firstTests) namespaces() map[string]map[string]string {
+	out := map[string]map[string]string{}
+	for _, name := range stage.Everywhere {
+		out[name] = nil
+	}
+	for _, o := range f.set.Objects {
+		if at(o.Content, "kind") == "Namespace" && at(o.Content, "apiVersion") == "v1" {
+			out[at(o.Content, "metadata", "name")] = o.Unstructured().GetLabels()
+		}
+	}
+	return out
 }

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -41,13 +42,55 @@ spec: {policyName: ` + name + `, validationActions: [Deny]}
   validations:
   - {expression: "true || object.data.size() > 1", message: never}
 `), 1, []string{"# Missing: never: no request was found that spec.validations[0] rejects"}},
+		{"a condition on the kind", policy("kinds", `pods]}]}
+  validations: [{expression: "object.kind != 'Pod' || !has(object.spec.hostNetwork) || !object.spec.hostNetwork"}]
+`), 2, nil},
+		{"namespaces that the binding selects", strings.Replace(policy("few", `deployments]}]}
+  validations: [{expression: object.spec.replicas <= 5}]
+`), "[Deny]", "[Deny], matchResources: {namespaceSelector: {matchLabels: {env: prod}}, objectSelector: {matchExpressions: [{key: app, operator: In, values: [web]}]}}", 1), 2,
+			[]string{"env: prod", "app: web"}},
+		{"a name that the rule selects", strings.Replace(policy("named", `configmaps]}]}
+  validations: [{expression: "!has(object.data)"}]
+`), "resources: [configmaps]", "resources: [configmaps], resourceNames: [settings]", 1), 2, []string{"name: settings"}},
+		{"elements of lists", policy("lists", `pods]}]}
+  validations:
+  - {expression: "!has(object.spec.volumes) || object.spec.volumes.all(v, !has(v.hostPath))"}
+  - {expression: "!has(object.spec.initContainers) || object.spec.initContainers.all(c, has(c.securityContext) && has(c.securityContext.runAsNonRoot) && c.securityContext.runAsNonRoot)"}
+  - {expression: "object.spec.containers.all(c, !has(c.ports) || c.ports.all(p, !has(p.hostPort)))"}
+  - {expression: "!has(object.spec.initContainers) || object.spec.initContainers.all(c, !has(c.livenessProbe) || !has(c.livenessProbe.httpGet) || !has(c.livenessProbe.httpGet.host))"}
+  - {expression: "object.spec.containers.all(c, !has(c.resources.limits) || quantity(c.resources.limits.memory).isLessThan(quantity('1Gi')))"}
+`), 6, nil},
+		{"params that nobody has written", strings.Replace(policy("limit", `deployments]}]}
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  validations: [{expression: object.spec.replicas <= int(params.data.most)}]
+`), "[Deny]", "[Deny], paramRef: {name: limits, parameterNotFoundAction: Deny}", 1), 2, []string{"kind: ConfigMap", "- policies-tests.yaml"}},
+		{"the old object, the user and the authorizer", policy("users", `configmaps]}]}
+  validations:
+  - {expression: "oldObject == null || !has(oldObject.data) || oldObject.data == object.data"}
+  - {expression: "authorizer.group('').resource('secrets').check('list').allowed()"}
+  - {expression: "request.userInfo.username != 'jane'"}
+`), 4, []string{"oldObject:", "user:"}},
+		{"a kind of objects for each validation", policy("all", `"pods", "services", "cronjobs"]}]}
+  validations:
+  - {expression: "object.kind != 'Service' || object.spec.type != 'NodePort'"}
+  - {expression: "object.kind != 'CronJob' || object.spec.jobTemplate.spec.template.spec.containers.all(c, has(c.securityContext))"}
+`), 3, []string{"kind: Service", "kind: CronJob"}},
+		{"what only warns", strings.Replace(policy("warns", `configmaps]}]}
+  validations: [{expression: "!has(object.data)", message: no data}]
+`), "[Deny]", "[Warn]", 1), 2, []string{"warnings:"}},
+		{"mutations", strings.ReplaceAll(strings.Replace(policy("mutates", `configmaps]}]}
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  mutations:
+  - {patchType: ApplyConfiguration, applyConfiguration: {expression: "has(object.metadata.labels) && 'team' in object.metadata.labels ? Object{} : Object{metadata: Object.metadata{labels: {'team': 'none'}}}"}}
+`), ", validationActions: [Deny]", "", 1), "Validating", "Mutating"), 2, []string{"mutates changes by spec.mutations[0]", "mutates leaves a request as it is"}},
 		{"no binding", strings.Split(policy("free", `configmaps]}]}
   validations: [{expression: "false"}]
-`), "---")[0], 0, []string{"policies.yaml: no test could be made:\nno binding of free is in .: it decides nothing."}},
+`), "---")[0], 0, []string{"policies.yaml: no test could be made:\nno binding of free is in ., and a policy without one evaluates no request"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			write(t, map[string]string{"policies.yaml": tc.policies})
-			text, err := First(t.Context(), "policies.yaml", Options{})
+			text, err := First(t.Context(), "policies.yaml", FirstOptions{})
 			if tc.passed == 0 {
 				if err == nil || !strings.Contains(err.Error(), tc.says[0]) {
 					t.Errorf("got %v, want %q", err, tc.says)
@@ -77,5 +120,57 @@ spec: {policyName: ` + name + `, validationActions: [Deny]}
 				t.Errorf("%+v\n%s", report.Summary, text)
 			}
 		})
+	}
+}
+
+// S24.35: the file for a policy in a folder names the files that it needs, and the files of all policies pass together.
+func TestFirstTestsOfAFolder(t *testing.T) {
+	policy := func(expression string) string {
+		return `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: p}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  validations: [{expression: "` + expression + `"}]
+`
+	}
+	const binding = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: b}
+spec: {policyName: p, validationActions: [Deny]}
+`
+	// The policies have one name, and contradict each other.
+	write(t, map[string]string{
+		"a/policy.yaml": policy("!has(object.data)"), "a/bound/binding.yaml": binding,
+		"b/policy.yaml": policy("has(object.data)"), "b/bound/binding.yaml": binding,
+	})
+	list, err := PolicyFiles(".")
+	if err != nil || !slices.Equal(list, []string{"a/policy.yaml", "b/policy.yaml"}) {
+		t.Fatal(list, err)
+	}
+	for _, file := range list {
+		text, err := First(t.Context(), file, FirstOptions{Root: "."})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "world:\n- bound/binding.yaml\n- policy.yaml\n"; !strings.Contains(string(text), want) {
+			t.Errorf("%s\nwant %q in it", text, want)
+		}
+		if err := os.WriteFile(FirstFile(file), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set, err := Find([]string{"."}, Reading{})
+	if err != nil || len(set.Errors) > 0 {
+		t.Fatal(err, set.Errors)
+	}
+	report, err := Run(t.Context(), Options{Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Summary.Passed != 4 || report.Summary.Tests != 4 {
+		t.Errorf("%+v", report.Summary)
 	}
 }

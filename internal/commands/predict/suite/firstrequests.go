@@ -553,7 +553,10 @@ func (f *firstTests) allowedFor(sj *requestKind) (*attempt, error) {
 	}
 	sj.searched = true
 	wanted := func(a *attempt) bool { return a.evaluated && a.allowed && len(a.violated) == 0 }
-	a, err := f.search(sj, sj.base, f.goals(-1, func(int) bool { return true }), wanted)
+	a, err := f.try(sj, sj.base)
+	if err == nil && !wanted(a) {
+		a, err = f.search(sj, sj.base, f.goals(-1, func(int) bool { return true }), wanted)
+	}
 	if a == nil && err == nil && at(f.policy.Content, "spec", "failurePolicy") == "Ignore" {
 		// Validations whose evaluation fails reject nothing.
 		a, err = f.search(sj, sj.base, f.goals(-1, func(i int) bool {
@@ -780,6 +783,9 @@ func (f *firstTests) repairField(st *solve.State, path []any, c OutcomeCause) *s
 		case c.Reason == string(metav1.CauseTypeForbidden) && strings.Contains(c.Message, "may not specify more than"):
 			return st.Remove(root, path)
 		case c.Reason == string(metav1.CauseTypeFieldValueInvalid):
+			if out := st.Require(root, path, c.Message); out != nil {
+				return out
+			}
 			if out := st.Another(root, path); out != nil {
 				return out
 			}

@@ -124,8 +124,8 @@ func substituted(e ast.Expr, name string, value ast.Expr) ast.Expr {
 // Variable is a variable of a policy.
 type Variable struct{ Name, Expression string }
 
-// Parse returns an expression without variables of the policy, which are replaced with their expressions; nil for a text
-// that is no expression, or that is too large.
+// Parse returns an expression without variables of the policy, which are replaced with their expressions; nil for a
+// text that is not an expression or is too large.
 func Parse(text string, variables []Variable) ast.Expr {
 	known := map[string]ast.Expr{}
 	size := 0

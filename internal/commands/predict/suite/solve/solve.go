@@ -77,13 +77,14 @@ const (
 	// fuel bounds the evaluations of a search.
 	fuel = 4000
 	// tries bounds the found requests of a search.
-	tries = 24
+	tries   = 24
+	detours = 60
 )
 
 // Each calls found with requests for which all goals have their values, starting from a request, until it returns true.
 // The result is false if it never did. If loose is set, goals that hold at the start are not kept.
 func (s *Solver) Each(ctx context.Context, from *State, goals []Goal, loose bool, found func(*State) bool) bool {
-	x := &search{Solver: s, ctx: ctx, fuel: fuel, tries: tries, loose: loose}
+	x := &search{Solver: s, ctx: ctx, fuel: fuel, tries: tries, detours: detours, loose: loose}
 	seen := map[string]bool{}
 	var all func(st *State, i int) bool
 	all = func(st *State, i int) bool {
@@ -128,6 +129,8 @@ type search struct {
 	*Solver
 	ctx         context.Context
 	fuel, tries int
+	// detours bounds the parts that have the wanted value already, and are changed nevertheless.
+	detours     int
 	loose, done bool
 }
 
@@ -315,8 +318,14 @@ func (x *search) want(e ast.Expr, truth bool, st *State, then next) bool {
 	if x.spent() {
 		return true
 	}
-	if x.is(e, truth, st) && then(st) {
-		return true
+	if x.is(e, truth, st) {
+		if then(st) {
+			return true
+		}
+		// Another way to the same value is rarely needed: the number of combinations would be exponential.
+		if x.detours--; x.detours < 0 {
+			return false
+		}
 	}
 	if x.spent() {
 		return true
@@ -369,9 +378,13 @@ func (x *search) want(e ast.Expr, truth bool, st *State, then next) bool {
 func (x *search) junction(and bool, args []ast.Expr, truth bool, st *State, then next) bool {
 	if truth == and {
 		// Both operands have the same value.
-		return x.want(args[0], truth, st, func(st *State) bool {
-			return x.want(args[1], truth, st, then)
-		}) || x.want(args[1], truth, st, func(st *State) bool { return x.want(args[0], truth, st, then) })
+		if x.want(args[0], truth, st, func(st *State) bool { return x.want(args[1], truth, st, then) }) {
+			return true
+		}
+		if _, known := x.eval(args[0], st); known {
+			return false
+		}
+		return x.want(args[1], truth, st, func(st *State) bool { return x.want(args[0], truth, st, then) })
 	}
 	return x.want(args[0], truth, st, then) ||
 		x.want(args[0], !truth, st, func(st *State) bool { return x.want(args[1], truth, st, then) }) ||

@@ -101,6 +101,9 @@ func TestBothValuesOfAConditionAreFound(t *testing.T) {
 		"object.spec.replicas + 2 == 6",
 		"string(object.spec.replicas) != '3'",
 		"object == oldObject",
+		"!has(object.metadata.annotations) || !object.metadata.annotations.exists(k, k.startsWith('apparmor.example.com/') && !(object.metadata.annotations[k] == 'default' || object.metadata.annotations[k].startsWith('localhost/')))",
+		"!has(object.spec.volumes) || object.spec.volumes.all(v, has(v.emptyDir))",
+		"object.metadata.name != 'a.example.com' || (has(object.metadata.annotations) && object.metadata.annotations.exists(k, k == 'version') && !matches(object.metadata.annotations['version'], 'v0'))",
 	} {
 		for _, want := range []bool{true, false} {
 			e := Parse(condition, variables)

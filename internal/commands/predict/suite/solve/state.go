@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -424,14 +425,18 @@ func (st *State) Require(root string, path []any, message string) *State {
 	d := st.Documents[root]
 	p := place{root, path}
 	s := schemaAt(d.Schema, path)
+	if d.Schema == nil {
+		s = &spec.Schema{}
+	}
 	if s == nil {
 		return nil
 	}
 	if now, there := get(d.Sent, path); there {
 		// An object needs one of several fields.
-		if _, isObject := now.(map[string]any); isObject {
+		if object, isObject := now.(map[string]any); isObject {
+			words := strings.FieldsFunc(message, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 			for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-				if name == "httpGet" && strings.Contains(message, "handler") || strings.Contains(message, "`"+name+"`") || strings.Contains(message, `"`+name+`"`) {
+				if _, set := object[name]; !set && (name == "httpGet" && strings.Contains(message, "handler") || slices.Contains(words, name)) {
 					property := s.Properties[name]
 					if out := st.set(p.child(name), Sample(&property, name)); out != nil {
 						return out

@@ -43,7 +43,7 @@ func TestDockerfilesAreFollowed(t *testing.T) {
 			"docker/proxy.Dockerfile=FROM golang as b\nWORKDIR /w\nCOPY cmd/proxy/main.go main.go\nRUN go build -o proxy main.go\nFROM scratch\nCOPY --from=b /w/proxy .\nENTRYPOINT [\"/proxy\"]"},
 			c: Container{Image: "example.com/project/webhook:v1", Command: []string{"/manager"}}, dir: ".", command: "go run ./cmd/webhook"},
 		{name: "a program on the PATH", files: []string{module, "main.go=" + mainFile,
-			"Dockerfile=FROM golang AS build\nWORKDIR /work\nCOPY . /work\nRUN --mount=type=cache,target=/cache \\\n  go build -tags x,y -o bin/hook .\nFROM scratch AS run\nCOPY --from=build /work/bin/hook /usr/local/bin/\nCMD [\"hook\", \"--v=1\"]"},
+			"Dockerfile=FROM golang AS build\nWORKDIR /src\nCOPY . /src\nRUN --mount=type=cache,target=/cache \\\n  go build -tags x,y -o bin/hook .\nFROM scratch AS run\nCOPY --from=build /src/bin/hook /usr/local/bin/\nCMD [\"hook\", \"--v=1\"]"},
 			dir: ".", command: "go run -tags=x,y .", args: "--v=1"},
 		{name: "a wrapper", files: []string{module, "main.go=" + mainFile,
 			"Dockerfile=FROM golang AS builder\nWORKDIR $GOPATH/src/x\nCOPY . ./\nRUN go version\nRUN go build -o /webhook -v -a -ldflags=\"-buildid='' -w\" .\nFROM runner\nCOPY --from=builder /webhook /webhook\nENTRYPOINT [\"/go-runner\"]\nCMD [\"/webhook\"]"},

@@ -135,6 +135,7 @@ var elsewhere = map[string]string{
 	"internal/server/api/resources/handler.go":           "a verb that the resource does not have, as in any cluster",
 	"internal/server/api/stores/addresses.go":            "the first check of the addresses of services gets it inside the server; no client does",
 	"internal/server/api/catalog/prepare.go":             "an explanation says what the allocator of a cluster would answer",
+	"internal/server/api/stores/unstored.go":             "an explanation of a token says what the registry of tokens would answer",
 	"internal/server/handling/waiting/visit.go":          "a request that waits outside of its handler; no client gets it",
 	"admission/reports.go":                               "the resource of traces and explanations of an embedded server: what any resource answers to a request that it does not serve",
 	"internal/server/api/userpatch/patch.go":             "a patch that does not apply, in the words of upstream",

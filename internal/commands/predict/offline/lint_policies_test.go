@@ -264,7 +264,7 @@ func TestPoliciesOfIncidents(t *testing.T) {
 		{"a name that mutations need not see", applies(core("CREATE", "configmaps"), "has(object.metadata.name) ? Object{data: {'a': 'b'}} : Object{}"), "", ""},
 		{"a manifest file that protects policies, with the object of a deletion", policy("Validating", "a.static.k8s.io", protected, "  validations: [{expression: '!has(object.metadata.labels)'}]\n"), "validation-constant", "DELETE"},
 		{"a manifest file that protects policies", policy("Validating", "a.static.k8s.io", protected, "  validations: [{expression: '!has(oldObject.metadata.labels)'}]\n"), "", ""},
-		{"a policy of the API that protects policies", policy("Validating", "a", protected, "  validations: [{expression: '!has(oldObject.metadata.labels)'}]\n"), "rule-never-matches", "never judges"},
+		{"a policy of the API that protects policies", policy("Validating", "a", protected, "  validations: [{expression: '!has(oldObject.metadata.labels)'}]\n"), "rule-never-matches", "never matches"},
 		{"labels may be there", validates(core("CREATE", "configmaps"), "has(object.metadata.labels)"), "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -216,7 +216,7 @@ func TestAliasesOfALongTextAreAnError(t *testing.T) {
 	aliases := "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a,", 100_000) + "*a]\n"
 	for name, text := range map[string]string{"alone": aliases, "with a key that occurs twice": aliases + "a: 1\n"} {
 		c := manifests.Parse("a.yaml", []byte("---\n"+text))
-		if len(c.Problems) != 1 || c.Problems[0].Warning || c.Problems[0].Line != 1 || !strings.Contains(c.Problems[0].Message, "has more than 16 MiB, after its aliases are expanded") {
+		if len(c.Problems) != 1 || c.Problems[0].Warning || c.Problems[0].Line != 1 || !strings.Contains(c.Problems[0].Message, "has more than 16 MiB after its aliases are expanded") {
 			t.Errorf("%s: %+v", name, c.Problems)
 		}
 	}

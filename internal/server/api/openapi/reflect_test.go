@@ -156,7 +156,7 @@ func TestReflectDescribesFieldsByTheirComments(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"Announcement": "Announcement is what a server says of itself.",
+		"Announcement": "Announcement is the report of a server about itself.",
 		"off":          "Off are the resources of registrations of which the server enforces nothing.",
 		"since":        "Since is when the first call failed, and Reason how a later one did.",
 		"reason":       "Since is when the first call failed, and Reason how a later one did.",

@@ -178,6 +178,9 @@ type sandbox struct {
 
 const (
 	sandboxPod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n  - {name: web, image: 'web:1', resources: {limits: {memory: 1Gi}}}\n"
+	sandboxCRD = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: widgets.example.com}\nspec:\n  group: example.com\n" +
+		"  scope: Namespaced\n  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}\n" +
+		"  versions:\n  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}\n"
 	sandboxWeb = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  selector: {matchLabels: {app: web}}\n" +
 		"  template:\n    metadata: {labels: {app: web}}\n    spec:\n      containers: [{name: web, image: 'web:1', resources: {limits: {memory: 1Gi}}}]\n"
 )
@@ -198,21 +201,22 @@ func newSandbox(t *testing.T) *sandbox {
 	recorded := strings.ReplaceAll(pageBlock(t, "impact.md", "json", `"kind":"RecordedRequest"`), "\n", "") + "\n"
 	hooks := pageBlock(t, "lint.md", "yaml", "kind: ValidatingWebhookConfiguration")
 	for name, text := range map[string]string{
-		"work/policies/limits.yaml": pageBlock(t, "test.md", "yaml", "metadata: {name: limits}"),
-		"work/policies/tests.yaml":  pageBlock(t, "test.md", "yaml", "kind: AdmissionTests"),
-		"work/hooks.yaml":           hooks,
-		"work/hooks/hooks.yaml":     hooks,
-		"work/pod.yaml":             sandboxPod,
-		"work/extra.yaml":           sandboxPod,
-		"work/web.yaml":             sandboxWeb,
-		"work/deploy/web.yaml":      sandboxWeb,
-		"main/deploy/web.yaml":      sandboxWeb,
-		"work/audit.log":            string(sample),
-		"audit/audit.log":           string(sample),
-		"work/requests.jsonl":       recorded,
-		"work/requests/one.jsonl":   recorded,
-		"home/.kube/config":         "",
-		"bin/README":                "",
+		"work/policies/limits.yaml":  pageBlock(t, "test.md", "yaml", "metadata: {name: limits}"),
+		"work/policies/tests.yaml":   pageBlock(t, "test.md", "yaml", "kind: AdmissionTests"),
+		"work/hooks.yaml":            hooks,
+		"work/hooks/hooks.yaml":      hooks,
+		"work/pod.yaml":              sandboxPod,
+		"work/extra.yaml":            sandboxPod,
+		"work/web.yaml":              sandboxWeb,
+		"work/deploy/web.yaml":       sandboxWeb,
+		"main/deploy/web.yaml":       sandboxWeb,
+		"operators/crds/widget.yaml": sandboxCRD,
+		"work/audit.log":             string(sample),
+		"audit/audit.log":            string(sample),
+		"work/requests.jsonl":        recorded,
+		"work/requests/one.jsonl":    recorded,
+		"home/.kube/config":          "",
+		"bin/README":                 "",
 	} {
 		file := filepath.Join(top, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -221,6 +225,9 @@ func newSandbox(t *testing.T) *sandbox {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if out, err := exec.CommandContext(harness.Context(t), "tar", "-czf", filepath.Join(g.dir, "operator.tgz"), "-C", filepath.Join(top, "operators"), "crds").CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
 	}
 	for from, to := range map[string]string{examples: filepath.Join(g.dir, "examples"), harness.Binary(t): filepath.Join(bin, "gatehouse")} {
 		if err := os.Symlink(from, to); err != nil {

@@ -327,11 +327,12 @@ func (o *testOptions) first(ctx context.Context, streams command.Streams) error 
 	if err != nil {
 		return command.UsageError{Err: err}
 	}
-	wrote := 0
+	written := 0
 	for _, file := range list {
 		to := suite.FirstFile(file)
 		if _, err := os.Lstat(to); err == nil {
 			terminal.Fprintf(streams.Err, "skipped %s: %s is there\n", file, to)
+			written++
 			continue
 		}
 		switch err := o.firstOf(ctx, streams, file, options); {
@@ -340,10 +341,10 @@ func (o *testOptions) first(ctx context.Context, streams command.Streams) error 
 		case err != nil:
 			terminal.Fprintf(streams.Err, "skipped %s: %s\n", file, terminal.Indented(err.Error(), "  "))
 		default:
-			wrote++
+			written++
 		}
 	}
-	if wrote == 0 {
+	if written == 0 {
 		return command.Usagef("--init %s: no tests were written for the policies in %s", o.init, report.Count(len(list), "file"))
 	}
 	return nil

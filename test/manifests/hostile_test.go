@@ -42,7 +42,7 @@ func securityPage(t *testing.T) (safe, others []string) {
 		}
 		return list
 	}
-	return names("These commands are safe", ". "), names("\n| other commands: ", " |")
+	return names("These commands are safe", ". "), append(names("\n| other commands: ", " |"), names("\n| what | because |\n", "\n\n")...)
 }
 
 // hostileFolder is an untrusted folder with every kind of file that could start a program, block a command,

@@ -335,11 +335,11 @@ func TestKubectlExplainsPlans(t *testing.T) {
 	k := harness.Shared(t).Kubectl(t, "default")
 	for field, says := range map[string]string{
 		"status.plan":                                  "every step of both passes",
-		"status.plan.worstCaseSeconds":                 "each one its whole timeout",
+		"status.plan.worstCaseSeconds":                 "each one takes its whole timeout",
 		"status.plan.steps.effect":                     "call, evaluate, pend, run, reject, ignore, skip",
-		"status.plan.steps.as.equivalent":              "to which the objects are converted",
+		"status.plan.steps.as.equivalent":              "so that the objects are converted",
 		"status.plan.steps.evaluations.falseCondition": "match condition",
-		"status.plan.request.dryRun":                   "nothing is to be stored",
+		"status.plan.request.dryRun":                   "which stores no object",
 	} {
 		out := strings.Join(strings.Fields(k.Must("explain", "admissionexplanation."+field)), " ")
 		if !strings.Contains(out, says) {

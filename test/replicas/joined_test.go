@@ -325,7 +325,7 @@ func TestServersThatWouldJudgeDifferently(t *testing.T) {
 	first, _ := begun(t, t.TempDir())
 	token := newToken(t, first, 1)
 	for want, flags := range map[string][]string{
-		`--enable-admission-plugins: the servers of the cluster have "`: {"--disable-admission-plugins", "NamespaceLifecycle"},
+		`--disable-admission-plugins: the servers of the cluster have "`: {"--disable-admission-plugins", "NamespaceLifecycle"},
 		"--feature-gates: ":    {"--feature-gates", "AllAlpha=true"},
 		"--emulated-version: ": {"--emulated-version", "1.36"},
 		"--etcd-prefix: ":      {"--etcd-prefix", "/other"},

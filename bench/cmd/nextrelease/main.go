@@ -311,7 +311,7 @@ func (l *lane) report(title string, found []string) {
 	l.found = l.found || len(found) > 0
 }
 
-// goes runs a go command below the copy, and returns what it printed. The toolchain follows go.mod. An exit code other
+// goes runs a go command below the copy and returns its output. The toolchain follows go.mod. An exit code other
 // than 0 comes with lines that say why.
 func (l *lane) goes(ctx context.Context, dir string, args ...string) string {
 	out, err := output(ctx, filepath.Join(l.dir, dir), "go", args...)

@@ -54,7 +54,7 @@ func NewProgram(streams command.Streams) *cobra.Command {
 	return cmd
 }
 
-// programNames replaces the name and the flag of the subcommand by those of the program.
+// programNames replaces the name and the flag of the subcommand by the name and the flag of the program.
 var programNames = strings.NewReplacer("agent --credentials DIR", "gatehouse-agent --credentials DIR", "gatehouse agent", "gatehouse-agent", "With --audit-objects", "With --audit-socket")
 
 // NewAgent returns the command gatehouse agent.

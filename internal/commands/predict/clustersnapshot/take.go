@@ -92,7 +92,7 @@ type taker struct {
 }
 
 // Take reads a snapshot of a cluster. A resource that the caller may not list is added to Unread, and listed in each of
-// namespaces where the caller may. tried are policies and bindings that will be evaluated next to those of the cluster:
+// namespaces where the caller may. tried are policies and bindings that will be evaluated next to the policies of the cluster:
 // the params of their bindings are read, too. The error reports that the cluster does not respond. progress, which may
 // be nil, is called with the number of kinds read and their total, never concurrently.
 func Take(ctx context.Context, config *rest.Config, namespaces []string, tried []*unstructured.Unstructured, progress func(done, of int)) (*Cluster, error) {

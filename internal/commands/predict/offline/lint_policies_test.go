@@ -109,7 +109,7 @@ spec:
           status: {type: object, properties: {phase: {type: string}}}
 `
 
-// Policies like those that broke clusters are found, and sound policies of the same shape are not (S16.25).
+// Lint finds policies of the kinds that broke clusters, and is silent about sound policies of the same shape (S16.25).
 func TestPoliciesOfIncidents(t *testing.T) {
 	const limits = "object.spec.containers.all(c, quantity(c.resources.limits.memory).isLessThan(quantity('512Mi')))"
 	const images = "object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"

@@ -28,7 +28,7 @@ import (
 // Upstream still has the storage for it.
 const rollback = "deployments/rollback"
 
-// addLegacy adds the wanted versions among those that upstream no longer serves.
+// addLegacy adds the wanted versions that upstream no longer serves.
 func addLegacy(groups []Group, options generic.RESTOptionsGetter, wanted []schema.GroupVersion) ([]Group, error) {
 	if len(wanted) == 0 {
 		return groups, nil

@@ -159,13 +159,16 @@ func (s *silentServer) waits(t *testing.T, _ io.Writer, _ io.Reader) {
 func TestOldDataOfARemovedMember(t *testing.T) {
 	t.Parallel()
 	first, _ := begun(t, t.TempDir())
-	flags := joins(first, newToken(t, first, 1), newPeer(t))
-	second := harness.Start(t, flags...)
-	second.Stop(t)
-	if r := harness.Run(t, "cluster", "remove", state(t, second).Name, "--data-dir", first.DataDir); r.Code != 0 {
+	token := newToken(t, first, 2)
+	// Two of three members can remove the third while it is stopped.
+	harness.Start(t, joins(first, token, newPeer(t))...)
+	flags := joins(first, token, newPeer(t))
+	third := harness.Start(t, flags...)
+	third.Stop(t)
+	if r := harness.Run(t, "cluster", "remove", state(t, third).Name, "--data-dir", first.DataDir); r.Code != 0 {
 		t.Fatal(r.Err)
 	}
-	r := harness.Run(t, append([]string{"serve", "--data-dir", second.DataDir, "--secure-port", "0"}, flags...)...)
+	r := harness.Run(t, append([]string{"serve", "--data-dir", third.DataDir, "--secure-port", "0"}, flags...)...)
 	if r.Code != 1 || !strings.Contains(r.Err, "empty data directory") || !strings.Contains(r.Err, "new token") || strings.Contains(r.Err, "server is stopping") {
 		t.Errorf("%d: %s", r.Code, r.Err)
 	}

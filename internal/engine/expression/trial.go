@@ -346,8 +346,8 @@ type given struct {
 }
 
 func (r *trialRun) outcome() Trial {
-	err, list, fails := r.fails(r.tree.Expr())
-	if !fails {
+	list, err := r.fails(r.tree.Expr())
+	if err == nil {
 		return Trial{}
 	}
 	t := Trial{Err: err}
@@ -411,21 +411,21 @@ func starts(path, with []string) bool {
 	return len(path) >= len(with) && slices.Equal(path[:len(with)], with)
 }
 
-// fails reports whether a part fails if the parts in list have the values there.
-func (r *trialRun) fails(e ast.Expr) (err error, list []given, ok bool) {
+// fails returns the error of a part that fails if the parts in the list have the values there; nil if it does not fail.
+func (r *trialRun) fails(e ast.Expr) ([]given, error) {
 	if v, found := r.state.Value(e.ID()); found && v != nil && !types.IsUnknown(v) {
 		if failed, is := v.(*types.Err); is {
-			return failed, nil, true
+			return nil, failed
 		}
-		return nil, nil, false
+		return nil, nil
 	}
-	first := func(parts ...ast.Expr) (error, []given, bool) {
+	first := func(parts ...ast.Expr) ([]given, error) {
 		for _, p := range parts {
-			if err, list, ok := r.fails(p); ok {
-				return err, list, true
+			if list, err := r.fails(p); err != nil {
+				return list, err
 			}
 		}
-		return nil, nil, false
+		return nil, nil
 	}
 	switch e.Kind() {
 	case ast.SelectKind:
@@ -436,82 +436,82 @@ func (r *trialRun) fails(e ast.Expr) (err error, list []given, ok bool) {
 		return first(e.AsList().Elements()...)
 	case ast.MapKind:
 		for _, entry := range e.AsMap().Entries() {
-			if err, list, ok := first(entry.AsMapEntry().Key(), entry.AsMapEntry().Value()); ok {
-				return err, list, true
+			if list, err := first(entry.AsMapEntry().Key(), entry.AsMapEntry().Value()); err != nil {
+				return list, err
 			}
 		}
 	case ast.StructKind:
 		for _, field := range e.AsStruct().Fields() {
-			if err, list, ok := r.fails(field.AsStructField().Value()); ok {
-				return err, list, true
+			if list, err := r.fails(field.AsStructField().Value()); err != nil {
+				return list, err
 			}
 		}
 	case ast.ComprehensionKind:
 		c := e.AsComprehension()
 		r.loops[c.IterVar()] = r.ranges[e.ID()]
 		// The last iteration has the values in state.
-		err, list, ok := first(c.IterRange(), c.LoopStep(), c.Result())
-		if _, unknown := r.unknown[e.ID()]; ok && unknown {
+		list, err := first(c.IterRange(), c.LoopStep(), c.Result())
+		if _, unknown := r.unknown[e.ID()]; err != nil && unknown {
 			list = append(list, given{part: e, loop: true})
 		}
-		return err, list, ok
+		return list, err
 	}
-	return nil, nil, false
+	return nil, nil
 }
 
 // call is fails for a function.
-func (r *trialRun) call(call ast.CallExpr) (error, []given, bool) {
+func (r *trialRun) call(call ast.CallExpr) ([]given, error) {
 	args := call.Args()
 	switch name := call.FunctionName(); name {
 	case operators.LogicalAnd, operators.LogicalOr:
 		for i, arg := range args {
-			err, list, ok := r.fails(arg)
-			if !ok {
+			list, err := r.fails(arg)
+			if err == nil {
 				continue
 			}
 			other := args[1-i]
 			// An accumulator has its first value.
 			if v, _ := r.state.Value(other.ID()); types.IsUnknown(v) && (other.Kind() != ast.IdentKind || !strings.HasPrefix(other.AsIdent(), "@")) {
-				if _, more, fails := r.fails(other); fails {
+				if more, failed := r.fails(other); failed != nil {
 					// The other operand fails as well, or decides.
-					return err, append(list, more...), true
+					return append(list, more...), err
 				}
 				list = append(list, given{part: other, value: name == operators.LogicalAnd})
 			}
-			return err, list, true
+			return list, err
 		}
-		return nil, nil, false
+		return nil, nil
 	case operators.Conditional:
-		if err, list, ok := r.fails(args[0]); ok {
-			return err, list, true
+		if list, err := r.fails(args[0]); err != nil {
+			return list, err
 		}
 		v, _ := r.state.Value(args[0].ID())
 		for i, value := range []bool{true, false} {
 			if known := v == types.True || v == types.False; known && (v == types.True) != value {
 				continue
 			}
-			if err, list, ok := r.fails(args[1+i]); ok {
+			if list, err := r.fails(args[1+i]); err != nil {
 				if v != types.True && v != types.False {
 					list = append(list, given{part: args[0], value: value})
 				}
-				return err, list, true
+				return list, err
 			}
 		}
-		return nil, nil, false
+		return nil, nil
 	case "orValue", "or":
 		return r.fails(call.Target())
 	}
 	if call.IsMemberFunction() {
-		if err, list, ok := r.fails(call.Target()); ok {
-			return err, list, true
+		if list, err := r.fails(call.Target()); err != nil {
+			return list, err
 		}
 	}
 	for _, arg := range args {
-		if err, list, ok := r.fails(arg); ok {
-			return err, list, true
+		if list, err := r.fails(arg); err != nil {
+			return list, err
 		}
 	}
-	return nil, nil, false
+	return nil, nil
 }
 
 // activation returns the variables.

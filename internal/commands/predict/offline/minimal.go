@@ -48,7 +48,8 @@ var setByOthers = map[string][]string{
 // minimal returns the smallest valid object of a kind, with the defaults of an API server; nil if it is not known. A
 // value that the defaults do not set is unknown.
 func (s *survey) minimal(kind schema.GroupVersionKind) *expression.Partial {
-	given, defaulted := samples()[kind], map[string]any{}
+	given := samples()[kind]
+	var defaulted map[string]any
 	if given != nil {
 		named := given.DeepCopy()
 		named.SetName("example")

@@ -159,11 +159,6 @@ func (sj *requestKind) within(rule map[string]any) bool {
 	return any("apiGroups", sj.kind.Kind.Group) && any("operations", sj.operation) && any("resources", resource)
 }
 
-// title names the kind of the requests.
-func (sj *requestKind) title() string {
-	return strings.TrimSuffix(sj.kind.Kind.Kind+"/"+sj.sub, "/")
-}
-
 // begin finds the base of a subject.
 func (f *firstTests) begin(sj *requestKind) error {
 	if sj.begun {

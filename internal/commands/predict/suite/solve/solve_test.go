@@ -143,7 +143,7 @@ func TestASearchIsBounded(t *testing.T) {
 
 // Fields that the schema does not have are not set: the API would reject them.
 func TestOnlyFieldsOfTheSchemaAreSet(t *testing.T) {
-	var e ast.Expr = Parse("has(object.spec.unknown)", nil)
+	e := Parse("has(object.spec.unknown)", nil)
 	from := &State{Operation: "CREATE", Namespace: "default", User: Administrator(), Documents: map[string]*Document{Object: start(t, "{spec: {}}", pod())}}
 	if New(e).Each(t.Context(), from, []Goal{{e, true}}, false, func(*State) bool { return true }) {
 		t.Error("an unknown field was set")

@@ -24,12 +24,13 @@ const (
 	Quantifier    Kind = "quantifier"
 	RuleOperation Kind = "rule-operation"
 	Resource      Kind = "resource"
+	Subresource   Kind = "subresource"
 	Selector      Kind = "selector"
 	FailurePolicy Kind = "failure-policy"
 )
 
 // Kinds lists all kinds.
-var Kinds = []Kind{Clause, Operator, AtBoundary, Quantifier, RuleOperation, Resource, Selector, FailurePolicy}
+var Kinds = []Kind{Clause, Operator, AtBoundary, Quantifier, RuleOperation, Resource, Subresource, Selector, FailurePolicy}
 
 // Mutant is a registration with one change.
 type Mutant struct {
@@ -157,13 +158,13 @@ func (m *making) each(at path) []map[string]any {
 	return out
 }
 
-// without removes each element from a list of several, one at a time.
-func (m *making) without(kind Kind, at path, notice func(element any) string) {
+// without removes each operation from a list of several, one at a time.
+func (m *making) without(at path, notice func(element any) string) {
 	list, _ := at.get(m.object.Content).([]any)
 	for i, element := range list {
 		if len(list) > 1 {
 			changed := slices.Delete(slices.Clone(list), i, i+1)
-			made := m.add(kind, at, changed, fmt.Sprint(element), "", notice(element))
+			made := m.add(RuleOperation, at, changed, fmt.Sprint(element), "", notice(element))
 			made.Line, made.Column = m.object.Place(at.to(i).String())
 		}
 	}
@@ -234,16 +235,16 @@ func (m *making) constraints(at path, acted string) {
 		operations, _ := rule["operations"].([]any)
 		resources, _ := rule["resources"].([]any)
 		of := texts(resources)
-		m.without(RuleOperation, rules.to(i, "operations"), func(o any) string { return fmt.Sprintf("a request to %v %s %s", o, of, acted) })
+		m.without(rules.to(i, "operations"), func(o any) string { return fmt.Sprintf("a request to %v %s %s", o, of, acted) })
 		if slices.Contains(operations, any("*")) {
 			all := []any{"CREATE", "UPDATE", "DELETE", "CONNECT"}
 			for k, o := range all[:3] {
 				m.add(RuleOperation, rules.to(i, "operations"), slices.Delete(slices.Clone(all), k, k+1), fmt.Sprint(o), "", fmt.Sprintf("a request to %s %s %s", o, of, acted))
 			}
 		}
-		m.without(Resource, rules.to(i, "resources"), func(r any) string { return fmt.Sprintf("a request about %v %s", r, acted) })
+		m.resources(rules.to(i, "resources"), acted)
 		if len(list) > 1 && len(operations) == 1 && len(resources) == 1 {
-			made := m.add(Resource, rules, slices.Delete(slices.Clone(rules.get(m.object.Content).([]any)), i, i+1), fmt.Sprintf("%v %s", operations[0], of), "", fmt.Sprintf("a request to %v %s %s", operations[0], of, acted))
+			made := m.add(resourceKind(of), rules, slices.Delete(slices.Clone(rules.get(m.object.Content).([]any)), i, i+1), fmt.Sprintf("%v %s", operations[0], of), "", fmt.Sprintf("a request to %v %s %s", operations[0], of, acted))
 			made.Line, made.Column = m.object.Place(rules.to(i).String())
 		}
 	}
@@ -259,6 +260,36 @@ func (m *making) constraints(at path, acted string) {
 		m.selector(at.to("namespaceSelector"), "a request in a namespace ")
 		m.selector(at.to("objectSelector"), "a request about an object ")
 	})
+}
+
+// resources removes each resource from a rule, and the subresources from a pattern such as pods/*, which matches pods
+// itself, too.
+func (m *making) resources(at path, acted string) {
+	list, _ := at.get(m.object.Content).([]any)
+	for i, r := range list {
+		text := fmt.Sprint(r)
+		parent, all := strings.CutSuffix(text, "/*")
+		var made *Mutant
+		switch {
+		case all && !slices.Contains(list, any(parent)):
+			changed := slices.Clone(list)
+			changed[i] = parent
+			made = m.add(Subresource, at, changed, text, parent, fmt.Sprintf("a request about a subresource of %s %s", parent, acted))
+		case len(list) > 1 && !slices.Contains(list, any(text+"/*")):
+			made = m.add(resourceKind(text), at, slices.Delete(slices.Clone(list), i, i+1), text, "", fmt.Sprintf("a request about %s %s", text, acted))
+		default:
+			continue
+		}
+		made.Line, made.Column = m.object.Place(at.to(i).String())
+	}
+}
+
+// resourceKind is the kind of the removal of a resource.
+func resourceKind(name string) Kind {
+	if strings.Contains(name, "/") {
+		return Subresource
+	}
+	return Resource
 }
 
 // selector removes each requirement of a selector.

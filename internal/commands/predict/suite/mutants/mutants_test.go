@@ -57,6 +57,19 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: none}
 `
+	const subresources = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: s}
+spec:
+  failurePolicy: Never
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [pods, pods/resize]}
+    - {apiGroups: [apps], apiVersions: [v1], operations: [UPDATE], resources: ["deployments/*"]}
+    - {apiGroups: [batch], apiVersions: [v1], operations: [UPDATE], resources: [jobs, "jobs/*", cronjobs]}
+    - {apiGroups: [policy], apiVersions: [v1], operations: [CREATE, UPDATE], resources: ["*/*"]}
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/eviction]}
+`
 	for name, tc := range map[string]struct{ text, want string }{
 		"a validating policy": {policy, `
 9:57: rule-operation: the removal of CREATE: a request to CREATE pods that the policy rejects or changes
@@ -87,6 +100,18 @@ metadata: {name: none}
 21:49: boundary: x > 2 in place of x > 1: a request for which x is 2
 22:68: clause: the removal of Object{}.a: a request that the mutation changes
 20:1: failure-policy: Ignore in place of Fail: a request for which an expression of the policy is in error, such as one without a field that it needs
+`},
+		"subresources": {subresources, `
+8:78: resource: the removal of pods: a request about pods that the policy rejects or changes
+8:84: subresource: the removal of pods/resize: a request about pods/resize that the policy rejects or changes
+9:80: subresource: deployments in place of deployments/*: a request about a subresource of deployments that the policy rejects or changes
+9:7: subresource: the removal of UPDATE deployments/*: a request to UPDATE deployments/* that the policy rejects or changes
+10:87: subresource: the removal of jobs/*: a request about jobs/* that the policy rejects or changes
+10:97: resource: the removal of cronjobs: a request about cronjobs that the policy rejects or changes
+11:61: rule-operation: the removal of CREATE: a request to CREATE */* that the policy rejects or changes
+11:69: rule-operation: the removal of UPDATE: a request to UPDATE */* that the policy rejects or changes
+11:90: subresource: * in place of */*: a request about a subresource of * that the policy rejects or changes
+12:7: subresource: the removal of CREATE pods/eviction: a request to CREATE pods/eviction that the policy rejects or changes
 `},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/metric"
 )
 
 // freshness has the metrics of reads of registrations and of other data for admission (S10.6).
@@ -27,28 +28,18 @@ const slowRead = time.Second
 
 func newFreshness() *freshness {
 	return &freshness{
-		reads: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Namespace: "gatehouse", Subsystem: "admission", Name: "registrations_read_duration_seconds",
-			Help:           "Time in seconds to read and compile the registrations of webhooks and initializers, by result: success or error.",
-			Buckets:        []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2, 5, 10, 30},
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"result"}),
-		slow: metrics.NewCounterVec(&metrics.CounterOpts{
-			Namespace: "gatehouse", Subsystem: "admission", Name: "slow_reads_total",
-			Help:           "Reads of the data that decides requests without an answer within a second, by data (what): registrations, with the namespaces, or params of policies. The store or this server is overloaded.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"what"}),
+		reads: metric.Seconds("admission_registrations_read_duration_seconds",
+			"Time in seconds to read and compile the registrations of webhooks and initializers, by result: success or error.", []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2, 5, 10, 30}, "result"),
+		slow: metric.Counter("admission_slow_reads_total",
+			"Reads of the data that decides requests without an answer within a second, by data (what): registrations, with the namespaces, or params of policies. The store or this server is overloaded.", "what"),
 	}
 }
 
 // gauge returns the age of registrations, computed when the metrics are collected: the age must
 // grow while a read hangs.
 func (f *freshness) gauge() metrics.GaugeFunc {
-	return metrics.NewGaugeFunc(&metrics.GaugeOpts{
-		Namespace: "gatehouse", Subsystem: "admission", Name: "registrations_age_seconds",
-		Help:           "Seconds since the last successful read of registrations began, or since the first read began if none has succeeded. The server refuses writes while this exceeds --admission-max-staleness.",
-		StabilityLevel: metrics.ALPHA,
-	}, f.age)
+	return metric.Computed("admission_registrations_age_seconds",
+		"Seconds since the last successful read of registrations began, or since the first read began if none has succeeded. The server refuses writes while this exceeds --admission-max-staleness.", f.age)
 }
 
 func (f *freshness) age() float64 {

@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/gatehouse-dev/gatehouse/internal/kit/metric"
 )
 
 // measures are the metrics of initializers.
@@ -18,46 +20,22 @@ type measures struct {
 	abandoned *metrics.CounterVec
 }
 
-const namespace, subsystem = "gatehouse", "initializers"
-
 func newMeasures(register func(...metrics.Registerable)) *measures {
 	m := &measures{
-		followed: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "uninitialized_objects",
-			Help:           "Uninitialized objects that this server tracks, by resource: a create waits for the object, or an initializer must act within its timeout.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"group", "resource"}),
-		waiting: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "waiting_creates",
-			Help:           "Create requests that wait for their object to be initialized, by resource.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"group", "resource"}),
-		latency: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "duration_seconds",
-			Help:           "Time in seconds from an initializer's turn until it acted, by initializer and resource.",
-			Buckets:        []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"name", "group", "resource"}),
-		timeouts: metrics.NewCounterVec(&metrics.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "timeouts_total",
-			Help:           "Initializers that did not act in time, by initializer, resource and failure policy. With Ignore the initializer was removed; with Fail the object stays uninitialized.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"name", "group", "resource", "policy"}),
-		repairs: metrics.NewCounterVec(&metrics.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "read_repairs_total",
-			Help:           "Initializers that a read removed from an object that had been uninitialized too long, by initializer and resource.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"name", "group", "resource"}),
-		failures: metrics.NewCounterVec(&metrics.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "failures_total",
-			Help:           "Objects that were deleted because an initializer set a failure result, by resource.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"group", "resource"}),
-		abandoned: metrics.NewCounterVec(&metrics.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "abandoned_releases_total",
-			Help:           "Finalizers that the server removed because their initializer did not do so in time, from objects that were deleted before they were initialized, by initializer and resource. Resources that the initializer allocated for them may be left.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"name", "group", "resource"}),
+		followed: metric.Gauge("initializers_uninitialized_objects",
+			"Uninitialized objects that this server tracks, by resource: a create waits for the object, or an initializer must act within its timeout.", "group", "resource"),
+		waiting: metric.Gauge("initializers_waiting_creates",
+			"Create requests that wait for their object to be initialized, by resource.", "group", "resource"),
+		latency: metric.Seconds("initializers_duration_seconds",
+			"Time in seconds from an initializer's turn until it acted, by initializer and resource.", []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}, "name", "group", "resource"),
+		timeouts: metric.Counter("initializers_timeouts_total",
+			"Initializers that did not act in time, by initializer, resource and failure policy. With Ignore the initializer was removed; with Fail the object stays uninitialized.", "name", "group", "resource", "policy"),
+		repairs: metric.Counter("initializers_read_repairs_total",
+			"Initializers that a read removed from an object that had been uninitialized too long, by initializer and resource.", "name", "group", "resource"),
+		failures: metric.Counter("initializers_failures_total",
+			"Objects that were deleted because an initializer set a failure result, by resource.", "group", "resource"),
+		abandoned: metric.Counter("initializers_abandoned_releases_total",
+			"Finalizers that the server removed because their initializer did not do so in time, from objects that were deleted before they were initialized, by initializer and resource. Resources that the initializer allocated for them may be left.", "name", "group", "resource"),
 	}
 	register(m.followed, m.waiting, m.latency, m.timeouts, m.repairs, m.failures, m.abandoned)
 	return m

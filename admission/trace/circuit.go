@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/kit/metric"
 )
 
 // Circuit is the opening or closing of the circuit of a webhook server. While the circuit is open,
@@ -23,11 +25,8 @@ type Circuit struct {
 
 // openCircuits is the gauge of open circuits, shared by all engines in the process.
 var openCircuits = sync.OnceValue(func() *metrics.GaugeVec {
-	return registered(metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: "gatehouse", Subsystem: "admission_webhook", Name: "circuit_open",
-		Help:           "1 while calls to a webhook server are skipped because several calls in a row failed, 0 after it answers again, by plugin and HOST:PORT.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"plugin", "target"}))
+	return metric.Registered(metric.Gauge("admission_webhook_circuit_open",
+		"1 while calls to a webhook server are skipped because several calls in a row failed, 0 after it answers again, by plugin and HOST:PORT.", "plugin", "target"))
 })
 
 // Circuits returns a function that counts and logs changes of the circuits of a plugin's webhook

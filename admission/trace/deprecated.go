@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/component-base/metrics"
+
+	"github.com/gatehouse-dev/gatehouse/internal/kit/metric"
 )
 
 // The deprecated properties of a webhook's serving certificate.
@@ -63,7 +65,7 @@ func noteDeprecations(ctx context.Context, c *Call) {
 // the same counters, and panics unless it registers them first.
 func deprecatedCounter(name, help string) func() *metrics.Counter {
 	return sync.OnceValue(func() *metrics.Counter {
-		return registered(metrics.NewCounter(&metrics.CounterOpts{
+		return metric.Registered(metrics.NewCounter(&metrics.CounterOpts{
 			Namespace: "apiserver", Subsystem: "webhooks", Name: name, Help: help, StabilityLevel: metrics.BETA,
 		}))
 	})

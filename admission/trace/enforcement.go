@@ -100,10 +100,10 @@ func (e *Evaluation) WouldMutate() bool {
 	return slices.ContainsFunc(e.Mutations, func(m Mutation) bool { return len(m.WouldPatch) > 0 })
 }
 
-var sparedWebhooks = ownCounter("admission_webhook", "spared_requests_total",
+var sparedWebhooks = ownCounter("admission_webhook_spared_requests_total",
 	"Requests that a webhook in the mode Warn or Audit would have rejected or changed, by webhook, type (admit or validating), mode (Warn or Audit) and would (reject or change).",
 	"name", "type", "mode", "would")
 
-var sparedPolicies = ownCounter("admission_policy", "spared_requests_total",
+var sparedPolicies = ownCounter("admission_policy_spared_requests_total",
 	"Requests that an admission policy in the mode Warn or Audit would have rejected or changed, by type (mutating or validating), policy, mode (Warn or Audit) and would (reject or change); once for each binding and reason.",
 	"type", "policy", "mode", "would")

@@ -45,6 +45,6 @@ func (p *Publisher) publishExclusions(ctx context.Context, a admission.Attribute
 	}
 }
 
-var excluded = ownCounter("admission", "exclusions_total",
+var excluded = ownCounter("admission_exclusions_total",
 	"What exclusion rules of the server did to webhooks, external hooks, policies and initializers, by admission plugin, rule and effect: skip, ignoreFailures or capTimeout.",
 	"plugin", "rule", "effect")

@@ -2,17 +2,14 @@ package trace
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/metrics"
 	basemetrics "k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/metric"
 )
 
 // callType returns the label type of the call metrics. Other metrics have different values;
@@ -89,32 +86,14 @@ func errorType(v Verdict) metrics.WebhookRejectionErrorType {
 
 // discarded counts the answers that were not used. The other metrics count only answers that were
 // used.
-var discarded = ownCounter("admission_webhook", "discarded_reviews_total",
+var discarded = ownCounter("admission_webhook_discarded_reviews_total",
 	"Reviews sent to webhooks ahead of their turn whose answers were discarded, by webhook, type (admit or validating) and fate: Superseded when the object changed before the turn, NotReached when the request was rejected before it.",
 	"name", "type", "fate")
 
 // ownCounter is a counter that k8s.io/apiserver does not have. It is registered when it first
 // counts.
-func ownCounter(subsystem, name, help string, labels ...string) func() *basemetrics.CounterVec {
+func ownCounter(name, help string, labels ...string) func() *basemetrics.CounterVec {
 	return sync.OnceValue(func() *basemetrics.CounterVec {
-		return registered(basemetrics.NewCounterVec(&basemetrics.CounterOpts{
-			Namespace: "gatehouse", Subsystem: subsystem, Name: name, Help: help, StabilityLevel: basemetrics.ALPHA,
-		}, labels))
+		return metric.Registered(metric.Counter(name, help, labels...))
 	})
-}
-
-// registered registers a metric and returns it. If an equal metric is already registered,
-// registered returns that metric.
-func registered[M basemetrics.Registerable](m M) M {
-	err := legacyregistry.Register(m)
-	var there prometheus.AlreadyRegisteredError
-	if errors.As(err, &there) {
-		if same, ok := there.ExistingCollector.(M); ok {
-			return same
-		}
-	}
-	if err != nil {
-		panic(fmt.Sprintf("a metric cannot be registered: %v", err))
-	}
-	return m
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/metric"
 )
 
 // ValidationFailureAnnotation is the key of the audit annotation that lists the violations whose
@@ -120,10 +121,10 @@ var validatingMetrics = newPolicyMetrics("validating_admission_policy", basemetr
 func newPolicyMetrics(subsystem string, level basemetrics.StabilityLevel, checks, latency string, labels ...string) func() *policyMetrics {
 	return sync.OnceValue(func() *policyMetrics {
 		return &policyMetrics{
-			checks: registered(basemetrics.NewCounterVec(&basemetrics.CounterOpts{
+			checks: metric.Registered(basemetrics.NewCounterVec(&basemetrics.CounterOpts{
 				Namespace: "apiserver", Subsystem: subsystem, Name: "check_total", Help: checks, StabilityLevel: level,
 			}, labels)),
-			latency: registered(basemetrics.NewHistogramVec(&basemetrics.HistogramOpts{
+			latency: metric.Registered(basemetrics.NewHistogramVec(&basemetrics.HistogramOpts{
 				Namespace: "apiserver", Subsystem: subsystem, Name: "check_duration_seconds", Help: latency, StabilityLevel: level,
 				Buckets: []float64{0.0000005, 0.001, 0.01, 0.1, 1.0},
 			}, labels)),
@@ -133,7 +134,7 @@ func newPolicyMetrics(subsystem string, level basemetrics.StabilityLevel, checks
 
 // evaluations counts the outcomes of all evaluations. The metrics of k8s.io/apiserver do not have
 // them (F19).
-var evaluations = ownCounter("admission_policy", "evaluations_total",
+var evaluations = ownCounter("admission_policy_evaluations_total",
 	"Evaluations of admission policies, by kind of policy, policy and outcome: admitted, excluded when a match condition is false, violated, error, or ignored_error when failurePolicy Ignore let the error pass. An evaluation serves all bindings that lead to it. Policies that could not be evaluated count once for each binding, as error or ignored_error.",
 	"type", "policy", "outcome")
 

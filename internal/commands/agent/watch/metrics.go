@@ -7,6 +7,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/gatehouse-dev/gatehouse/internal/kit/metric"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/lint"
 )
 
@@ -18,16 +19,14 @@ var (
 	objects  = gauge("audited_objects", "Objects of the latest audit, by result: judged, or left_out if they could not be evaluated.", "result")
 	// reportKind is 1 for the report kind that is written.
 	reportKind = gauge("reports", "Whether the agent writes reports of an API version: 1 for the version that it writes, 0 if the cluster lacks it or has a preferred one.", "api_version")
-	failures   = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "gatehouse_agent_run_failures_total", StabilityLevel: metrics.ALPHA,
-		Help: "Runs of lint or of an audit that failed, or whose reports could not be written, by source.",
-	}, []string{"source"})
+	failures   = metric.Counter("agent_run_failures_total",
+		"Runs of lint or of an audit that failed, or whose reports could not be written, by source.", "source")
 
 	once sync.Once
 )
 
 func gauge(name, help string, labels ...string) *metrics.GaugeVec {
-	return metrics.NewGaugeVec(&metrics.GaugeOpts{Name: "gatehouse_agent_" + name, Help: help, StabilityLevel: metrics.ALPHA}, labels)
+	return metric.Gauge("agent_"+name, help, labels...)
 }
 
 // registerMetrics registers the metrics of the process, once.

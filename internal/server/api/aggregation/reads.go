@@ -21,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
+	"github.com/gatehouse-dev/gatehouse/internal/kit/metric"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/replies"
 )
 
@@ -124,13 +124,8 @@ type read struct {
 
 // refused counts the answers that were not read to their end.
 var refused = sync.OnceValue(func() *metrics.CounterVec {
-	c := metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: "gatehouse", Subsystem: "aggregator", Name: "refused_answers_total",
-		Help:           "Answers of aggregated servers to this server that were not read to their end, by APIService: they had more bytes, objects or resources than are read, or took longer. Their objects are neither collected nor counted, or not served.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"name"})
-	legacyregistry.MustRegister(c)
-	return c
+	return metric.Registered(metric.Counter("aggregator_refused_answers_total",
+		"Answers of aggregated servers to this server that were not read to their end, by APIService: they had more bytes, objects or resources than are read, or took longer. Their objects are neither collected nor counted, or not served.", "name"))
 })
 
 // refuse returns an error to the reader with the reason why a response is not read to its end, and

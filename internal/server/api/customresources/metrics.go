@@ -3,39 +3,26 @@ package customresources
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/gatehouse-dev/gatehouse/internal/kit/metric"
 )
 
 // durations is upstream's histogram of the calls for each CRD. Upstream registers a histogram of
 // this name when it makes its first converter. The second of the two that registers uses the
 // histogram of the first.
 var durations = sync.OnceValue(func() *metrics.HistogramVec {
-	h := metrics.NewHistogramVec(&metrics.HistogramOpts{
+	return metric.Registered(metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name:           "apiserver_crd_conversion_webhook_duration_seconds",
 		Help:           "CRD webhook conversion duration in seconds",
 		Buckets:        metrics.ExponentialBuckets(0.001, 2, 15),
 		StabilityLevel: metrics.ALPHA,
-	}, []string{"crd_name", "from_version", "to_version", "succeeded"})
-	err := legacyregistry.Register(h)
-	var there prometheus.AlreadyRegisteredError
-	if errors.As(err, &there) {
-		if existing, ok := there.ExistingCollector.(*metrics.HistogramVec); ok {
-			return existing
-		}
-	}
-	if err != nil {
-		panic(fmt.Sprintf("customresources: metric apiserver_crd_conversion_webhook_duration_seconds: %v", err))
-	}
-	return h
+	}, []string{"crd_name", "from_version", "to_version", "succeeded"}))
 })
 
 // observe counts a conversion by a webhook, in upstream's metrics. Unlike upstream, it does not

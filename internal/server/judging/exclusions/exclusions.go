@@ -10,12 +10,12 @@ import (
 
 	"k8s.io/apiserver/pkg/util/filesystem"
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/metric"
 )
 
 const (
@@ -84,11 +84,6 @@ func Follow(ctx context.Context, file string, first *admission.Configuration, us
 
 // exclusionReloads counts changes of exclusion rules.
 var exclusionReloads = sync.OnceValue(func() *metrics.CounterVec {
-	c := metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: "gatehouse", Subsystem: "admission", Name: "exclusion_rules_reloads_total",
-		Help:           "Changes of the exclusion rules in the file of --admission-control-config-file, by status: success when the rules are in use, failure when the file is bad and the earlier rules stay active.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"status"})
-	legacyregistry.MustRegister(c)
-	return c
+	return metric.Registered(metric.Counter("admission_exclusion_rules_reloads_total",
+		"Changes of the exclusion rules in the file of --admission-control-config-file, by status: success when the rules are in use, failure when the file is bad and the earlier rules stay active.", "status"))
 })

@@ -10,6 +10,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/util/parsers"
+
+	"github.com/gatehouse-dev/gatehouse/internal/kit/metric"
 )
 
 // backupTimeout bounds a scheduled backup.
@@ -106,11 +108,8 @@ func (c *counters) succeeded(m *Manifest, size int64) {
 
 var counts = sync.OnceValue(func() *counters {
 	c := &counters{
-		all: metrics.NewCounterVec(&metrics.CounterOpts{
-			Namespace: "gatehouse", Subsystem: "backup", Name: "scheduled_total",
-			Help:           "Scheduled backups, by result: success or failure.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"result"}),
+		all: metric.Counter("backup_scheduled_total",
+			"Scheduled backups, by result: success or failure.", "result"),
 		last: metrics.NewGauge(&metrics.GaugeOpts{
 			Namespace: "gatehouse", Subsystem: "backup", Name: "last_success_timestamp_seconds",
 			Help:           "When the latest scheduled backup in --backup-dir was made.",

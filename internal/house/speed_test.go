@@ -78,7 +78,7 @@ func TestEveryTestRunsAtOneSpeed(t *testing.T) {
 					used[file.path] = true
 				case c.receiver == "testing" && c.method == "Short" && !in(pkg, "examples"):
 					t.Errorf("%s asks for -short: call speed.Server", file.path)
-				case c.receiver == "speed" && slices.Contains([]string{"Long", "Of", "IsLong"}, c.method) && !strings.HasPrefix(c.function, "Test") && file.path != "test/harness/previous.go":
+				case c.receiver == "speed" && slices.Contains([]string{"Long", "Of", "IsLong", "Some"}, c.method) && !strings.HasPrefix(c.function, "Test") && file.path != "test/harness/previous.go":
 					t.Errorf("%s: %s calls speed.%s: .ci/run long does not find the test; call it in the test function", file.path, c.function, c.method)
 				}
 			}

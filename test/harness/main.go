@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/speed"
@@ -25,6 +27,9 @@ func Main(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, format+"\n", args...)
 		code = max(code, 1)
 	}
+	for _, end := range slices.Backward(ends.list) {
+		end()
+	}
 	if sharedStarted {
 		if s, err := shared(); err == nil {
 			if err := s.runner.Stop(); err != nil {
@@ -41,3 +46,36 @@ func Main(m *testing.M) int {
 	}
 	return code
 }
+
+var ends struct {
+	sync.Mutex
+	list []func()
+}
+
+// Lasting returns a test whose cleanups and temporary directories last until the end of Main, for servers that
+// several tests use.
+func Lasting(t testing.TB) testing.TB { return lasting{t} }
+
+type lasting struct{ testing.TB }
+
+func (lasting) Cleanup(end func()) {
+	ends.Lock()
+	defer ends.Unlock()
+	ends.list = append(ends.list, end)
+}
+
+func (l lasting) TempDir() string {
+	l.Helper()
+	dir, err := os.MkdirTemp("", "lasting-")
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// Failed reports false: the test that failed has printed its log.
+func (lasting) Failed() bool { return false }
+
+// Report adds a server of a Lasting test to the servers whose logs t prints if it fails.
+func (s *Server) Report(t testing.TB) { reportFailure(t, s) }

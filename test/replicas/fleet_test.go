@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,6 +79,76 @@ func newFleetOf(t testing.TB, program string, flags ...string) *fleet {
 		f.servers, f.clients = append(f.servers, s), append(f.clients, rest.CopyConfig(s.Admin))
 	}
 	return f
+}
+
+// shared is a fleet that several tests use, one at a time.
+type shared struct {
+	sync.Mutex
+	fleet *fleet
+}
+
+var fleets struct {
+	sync.Mutex
+	// byFlags are the fleets by the flags of their servers.
+	byFlags map[string]*shared
+}
+
+// sharedFleet is newFleet for tests that repair the faults that they cause. The test has the fleet alone,
+// without registrations and ConfigMaps of tests before. After a failure the fleet is not used again.
+func sharedFleet(t *testing.T, flags ...string) *fleet {
+	t.Helper()
+	key := strings.Join(flags, " ")
+	fleets.Lock()
+	s := fleets.byFlags[key]
+	if s == nil {
+		s = &shared{}
+		if fleets.byFlags == nil {
+			fleets.byFlags = map[string]*shared{}
+		}
+		fleets.byFlags[key] = s
+	}
+	fleets.Unlock()
+	s.Lock()
+	t.Cleanup(func() {
+		defer s.Unlock()
+		if t.Failed() {
+			s.fleet = nil
+		}
+	})
+	used := s.fleet != nil
+	if !used {
+		s.fleet = newFleet(harness.Lasting(t), flags...)
+	}
+	f := *s.fleet
+	f.t, f.hooks, f.registered = t, harness.NewWebhookServer(t, nil), map[string]bool{}
+	for _, server := range f.servers {
+		server.Report(t)
+	}
+	if used {
+		f.clear()
+	}
+	return &f
+}
+
+// clear deletes the objects of the test before, and waits until no server applies a deleted registration.
+func (f *fleet) clear() {
+	f.t.Helper()
+	for _, path := range []string{
+		collection("mutating"), collection("validating"), bindings, policies, mutatingBindings, mutatingPolicies,
+		alpha + "initializerconfigurations", alpha + "externaladmissionhookconfigurations",
+		configMaps + "?includeUninitialized=true", params + "?fieldSelector=metadata.name!=default",
+	} {
+		f.must(http.StatusOK, 0, "DELETE", path, nil)
+	}
+	for i := range f.servers {
+		harness.Eventually(f.t, "no registration of the test is in force", func() error {
+			a, err := f.client(i).send(harness.Context(f.t), "POST", configMaps+"?dryRun=All", configMap("clear"))
+			if err == nil && (a.code != http.StatusCreated || len(a.header.Values("Warning")) > 0) {
+				err = fmt.Errorf("%d %s", a.code, a.body)
+			}
+			return err
+		})
+	}
 }
 
 // client sends requests to one server.
@@ -187,6 +258,7 @@ func (a *answer) status() (reason, message string) {
 const (
 	configMaps = "/api/v1/namespaces/default/configmaps"
 	group      = "/apis/admissionregistration.k8s.io/v1/"
+	alpha      = "/apis/admissionregistration.k8s.io/v1alpha1/"
 )
 
 func configMap(name string) map[string]any {

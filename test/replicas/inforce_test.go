@@ -18,7 +18,7 @@ import (
 func TestOtherServersHearOfRegistrations(t *testing.T) {
 	t.Parallel()
 	const interval = 40 * time.Second
-	f := newFleet(t, "--admission-refresh-interval", interval.String(), "--admission-max-staleness", (2 * interval).String())
+	f := sharedFleet(t, "--admission-refresh-interval", interval.String(), "--admission-max-staleness", (2 * interval).String())
 	// judgedBy returns the version of the hook that evaluates a write through a server, 0 if none does.
 	judgedBy := func(server int) int {
 		t.Helper()
@@ -29,7 +29,7 @@ func TestOtherServersHearOfRegistrations(t *testing.T) {
 		return versions(a.header)["mutating"]
 	}
 	var took []time.Duration
-	for i := range speed.Of(8, 12) {
+	for i := range speed.Of(4, 12) {
 		writer, version := i%len(f.servers), i+1
 		method, path, code := "POST", collection("mutating"), http.StatusCreated
 		var body any = f.configuration("mutating", version)
@@ -66,7 +66,7 @@ func TestOtherServersHearOfRegistrations(t *testing.T) {
 func TestOtherServersHearOfModes(t *testing.T) {
 	t.Parallel()
 	const interval = 40 * time.Second
-	f := newFleet(t, "--admission-refresh-interval", interval.String(), "--admission-max-staleness", (2 * interval).String())
+	f := sharedFleet(t, "--admission-refresh-interval", interval.String(), "--admission-max-staleness", (2 * interval).String())
 	f.must(http.StatusCreated, 0, "POST", policies, validatingPolicy("modes", nil, "'no'"))
 	f.must(http.StatusCreated, 0, "POST", bindings, binding("modes", map[string]any{"policyName": "modes", "validationActions": []string{"Deny"}}))
 	// modeOf returns the mode that applies to a create through a server.

@@ -17,7 +17,7 @@ import (
 // than the maximum staleness.
 func TestAServerThatGoesOnJudgesByWhatIsInForce(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := sharedFleet(t, controllers...)
 	f.must(http.StatusCreated, 0, "POST", collection("mutating"), f.configuration("mutating", 1))
 	for i := range speed.Of(2, 6) {
 		server, version := 1+i%2, i+2

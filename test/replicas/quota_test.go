@@ -20,7 +20,7 @@ import (
 func TestAQuotaIsNeverExceeded(t *testing.T) {
 	t.Parallel()
 	const allowed, creators = 40, 64
-	f := newFleet(t, "--controllers", "*")
+	f := sharedFleet(t, controllers...)
 	ns := f.servers[0].Namespace(t)
 	admin := harness.Client(t, f.clients[0])
 	quotas := admin.CoreV1().ResourceQuotas(ns)

@@ -27,11 +27,11 @@ func TestHistories(t *testing.T) {
 	t.Parallel()
 	const maxStaleness = 5 * time.Second
 	judged, scheduling := extent()
-	some := speed.Of(2, 6)
+	some := speed.Of(1, 6)
 	for _, mode := range []string{"bounded", "strict"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, "--admission-consistency", mode)
+			f := sharedFleet(t, "--admission-consistency", mode)
 			f.tellers()
 			t.Run("in peace", func(t *testing.T) {
 				h := newHistory()
@@ -258,17 +258,21 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// controllers are the flags of the fleet of tests that need no others.
+var controllers = []string{"--controllers", "*"}
+
 // TestStrictNamespaces verifies for strict mode that the labels of a namespace are as fresh as registrations
 // (S2.14): webhooks match a write by the labels that another server acknowledged before the write began.
 func TestStrictNamespaces(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "--admission-consistency", "strict")
+	f := sharedFleet(t, "--admission-consistency", "strict")
 	configuration := f.configuration("validating", 3)
 	hook := configuration["webhooks"].([]any)[0].(map[string]any)
 	hook["namespaceSelector"] = map[string]any{"matchLabels": map[string]any{"judged": "yes"}}
 	f.must(http.StatusCreated, 0, "POST", collection("validating"), configuration)
+	prefix := f.servers[0].EmptyNamespace(t)
 	for i := range speed.Of(10, 30) {
-		name, at := fmt.Sprintf("n%d", i/2), i%3
+		name, at := fmt.Sprintf("%s-%d", prefix, i/2), i%3
 		code, labels := http.StatusForbidden, map[string]any{"judged": "yes"}
 		if i%2 == 0 {
 			f.must(http.StatusCreated, at, "POST", "/api/v1/namespaces", map[string]any{"metadata": map[string]any{"name": name, "labels": labels}})
@@ -286,14 +290,13 @@ func TestStrictNamespaces(t *testing.T) {
 // that the other servers apply it at once; likewise for its deletion (S11.8).
 func TestAllKindsInForce(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := sharedFleet(t, controllers...)
 	denied := f.hooks.Hook("/denied", harness.Deny(map[string]any{"message": "by the external hook"}))
 	denied.Answer(func(w http.ResponseWriter, _ *harness.Review) {
 		harness.WriteJSON(w, http.StatusOK, map[string]any{"status": map[string]any{"allowed": false, "status": map[string]any{"message": "by the external hook"}}})
 	})
 	rules := []any{map[string]any{"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"configmaps"}}}
 	operations := []any{map[string]any{"operations": []string{"CREATE"}, "apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"configmaps"}}}
-	const alpha = "/apis/admissionregistration.k8s.io/v1alpha1/"
 	for i, c := range []struct {
 		resource, path string
 		object         map[string]any
@@ -366,7 +369,7 @@ func TestAllKindsInForce(t *testing.T) {
 // returns (S11.9 to S11.14).
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := sharedFleet(t, controllers...)
 	f.must(http.StatusCreated, 0, "POST", configMaps, configMap("there"))
 	// A webhook that denies: a denied request needs no storage.
 	f.must(http.StatusCreated, 0, "POST", collection("validating"), f.configuration("validating", 3))
@@ -470,9 +473,11 @@ func TestStoreAway(t *testing.T) {
 // each uses the objects that the others created at start.
 func TestServersShareWhatTheyMust(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	f.must(http.StatusCreated, 0, "POST", "/api/v1/namespaces/default/serviceaccounts", map[string]any{"metadata": map[string]any{"name": "robot"}})
-	a := f.must(http.StatusCreated, 1, "POST", "/api/v1/namespaces/default/serviceaccounts/robot/token", map[string]any{"spec": map[string]any{}})
+	f := sharedFleet(t, controllers...)
+	ns := f.servers[0].EmptyNamespace(t)
+	inNamespace := "/api/v1/namespaces/" + ns
+	f.must(http.StatusCreated, 0, "POST", inNamespace+"/serviceaccounts", map[string]any{"metadata": map[string]any{"name": "robot"}})
+	a := f.must(http.StatusCreated, 1, "POST", inNamespace+"/serviceaccounts/robot/token", map[string]any{"spec": map[string]any{}})
 	token := field(t, a, "status", "token").(string)
 	for i, s := range f.servers {
 		// The kubeconfig of the first server, at another address.
@@ -488,20 +493,20 @@ func TestServersShareWhatTheyMust(t *testing.T) {
 		}
 	}
 	// Each server returns the traces of the others to users with permission to list traces.
-	const allow = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"%s","metadata":{"name":"traces"},%s}`
+	const allow = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"%s","metadata":{"name":"%s"},%s}`
 	f.must(http.StatusCreated, 0, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-		fmt.Sprintf(allow, "ClusterRole", `"rules":[{"apiGroups":["gatehouse.dev"],"resources":["admissiontraces"],"verbs":["get","list"]}]`))
-	f.must(http.StatusCreated, 0, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
-		fmt.Sprintf(allow, "RoleBinding", `"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"traces"},"subjects":[{"kind":"ServiceAccount","name":"robot","namespace":"default"}]`))
-	id := f.must(http.StatusCreated, 0, "POST", "/api/v1/namespaces/default/configmaps", map[string]any{"metadata": map[string]any{"name": "traced"}}).header.Get("Gatehouse-Trace")
+		fmt.Sprintf(allow, "ClusterRole", ns, `"rules":[{"apiGroups":["gatehouse.dev"],"resources":["admissiontraces"],"verbs":["get","list"]}]`))
+	f.must(http.StatusCreated, 0, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/"+ns+"/rolebindings",
+		fmt.Sprintf(allow, "RoleBinding", ns, `"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"`+ns+`"},"subjects":[{"kind":"ServiceAccount","name":"robot","namespace":"`+ns+`"}]`))
+	id := f.must(http.StatusCreated, 0, "POST", inNamespace+"/configmaps", map[string]any{"metadata": map[string]any{"name": "traced"}}).header.Get("Gatehouse-Trace")
 	f.must(http.StatusNotFound, 2, "GET", "/apis/gatehouse.dev/v1alpha1/admissiontraces/0000000000000000", nil)
 	for i, s := range f.servers {
 		if got := field(t, f.must(http.StatusOK, i, "GET", "/apis/gatehouse.dev/v1alpha1/admissiontraces/"+id, nil), "request", "name"); got != "traced" {
 			t.Errorf("server %d: a trace of %v", i, got)
 		}
 		robot := s.HTTP(t, s.WithToken(token))
-		robot.Must(http.StatusOK, "GET", "/apis/gatehouse.dev/v1alpha1/namespaces/default/admissiontraces/"+id, "")
-		robot.Must(http.StatusNotFound, "GET", "/apis/gatehouse.dev/v1alpha1/namespaces/default/admissiontraces/0000000000000000", "")
+		robot.Must(http.StatusOK, "GET", "/apis/gatehouse.dev/v1alpha1/namespaces/"+ns+"/admissiontraces/"+id, "")
+		robot.Must(http.StatusNotFound, "GET", "/apis/gatehouse.dev/v1alpha1/namespaces/"+ns+"/admissiontraces/0000000000000000", "")
 		robot.Must(http.StatusForbidden, "GET", "/apis/gatehouse.dev/v1alpha1/admissiontraces/"+id, "")
 	}
 	// Each cluster IP is allocated only once.
@@ -513,7 +518,7 @@ func TestServersShareWhatTheyMust(t *testing.T) {
 		all.Go(func() {
 			for n := range 20 {
 				name := fmt.Sprintf("s%d-%d", i, n)
-				a, err := c.send(t.Context(), "POST", "/api/v1/namespaces/default/services", map[string]any{
+				a, err := c.send(t.Context(), "POST", inNamespace+"/services", map[string]any{
 					"metadata": map[string]any{"name": name}, "spec": map[string]any{"ports": []any{map[string]any{"port": 80}}},
 				})
 				if err != nil || a.code != http.StatusCreated {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // S31.20: a command that works on the files of an etcd refuses data in use by a server, and names the server.
@@ -157,6 +158,7 @@ func (s *silentServer) waits(t *testing.T, _ io.Writer, _ io.Reader) {
 
 // S31.7: a server on the data of a removed member ends, and explains how to join again.
 func TestOldDataOfARemovedMember(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	first, _ := begun(t, t.TempDir())
 	token := newToken(t, first, 2)
@@ -177,6 +179,7 @@ func TestOldDataOfARemovedMember(t *testing.T) {
 // S31.22: the error about an expired member certificate names the file and the expiry, and never advises a
 // recovery while other members answer.
 func TestAnExpiredPeerCertificate(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	authority := harness.NewAuthority(t, "peers")
 	dir := t.TempDir()

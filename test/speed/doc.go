@@ -4,6 +4,6 @@
 //	go test ./...                     every feature, end to end at least once
 //	GATEHOUSE_LONG=1 go test ./...    also many kills, upgrades, histories of faults and soaks
 //
-// The step "long" of .ci/run runs the tests that call Long, Of or IsLong. A test function must call them
+// The step "long" of .ci/run runs the tests that call Long, Of, Some or IsLong. A test function must call them
 // directly, not through a helper.
 package speed

@@ -39,6 +39,16 @@ func Of(few, many int) int {
 	return few
 }
 
+// Some returns all elements if the long tests run, or else n of them chosen by Pick.
+func Some[E any](t testing.TB, n int, all []E) []E {
+	t.Helper()
+	var chosen []E
+	for _, i := range Pick(t, Of(n, len(all)), len(all)) {
+		chosen = append(chosen, all[i])
+	}
+	return chosen
+}
+
 // Server skips a test that starts a server or another program of this module with -short.
 func Server(t testing.TB) {
 	t.Helper()

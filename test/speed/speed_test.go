@@ -41,6 +41,9 @@ func TestTheLongRunIsAskedFor(t *testing.T) {
 		if got := Of(2, 20); got != want || IsLong() != (want == 20) {
 			t.Errorf("%s=%q: %d", Variable, value, got)
 		}
+		if got := Some(t, 2, []string{"a", "b", "c", "d"}); len(got) != map[int]int{2: 2, 20: 4}[want] || !slices.IsSorted(got) {
+			t.Errorf("%s=%q: some are %q", Variable, value, got)
+		}
 		skipped := true
 		t.Run("long", func(t *testing.T) {
 			defer func() { skipped = t.Skipped() }()

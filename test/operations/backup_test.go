@@ -137,7 +137,7 @@ func TestAKilledRestore(t *testing.T) {
 		}{fmt.Sprintf("%d/%d of the time", i+1, times+1), func() bool { return time.Since(begun) >= after }})
 	}
 	ends := map[string]int{}
-	some := speed.Of(3, len(moments))
+	some := speed.Of(2, len(moments))
 	for _, i := range speed.Pick(t, some, len(moments)) {
 		m := moments[i]
 		removeReplaced(t, s.DataDir)
@@ -249,7 +249,7 @@ func TestScheduledBackups(t *testing.T) {
 // A wrong argument causes a one-sentence error, and changes nothing.
 func TestBackupArguments(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Shared(t)
 	dir := t.TempDir()
 	pipe, good := filepath.Join(dir, "pipe"), filepath.Join(dir, "good.tar")
 	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.WriteFile(filepath.Join(dir, "text.tar"), []byte("text"), 0o600)); err != nil {

@@ -101,7 +101,7 @@ func TestContentionProfiling(t *testing.T) {
 // The metrics that the page names exist.
 func TestWhatToWatch(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Shared(t)
 	out := harness.NewAdministrator(t).Of(s).Follow(t, "What to watch", "/metrics")
 	harness.Contains(t, "the metric", out, "\ngatehouse_admission_registrations_age_seconds ")
 }

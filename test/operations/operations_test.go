@@ -69,7 +69,7 @@ func pod(name string) string {
 func TestRecoverFromABadWebhook(t *testing.T) {
 	t.Parallel()
 	const section = "Recover from a bad webhook"
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	a := harness.NewAdministrator(t).Of(s)
 	register(t, s, mutating, "bad", down(t))
 	register(t, s, validating, "bad", down(t))
@@ -100,7 +100,7 @@ func TestRecoverFromABadWebhook(t *testing.T) {
 // the cluster; other namespaces cannot gain the exemption.
 func TestExemptNamespaces(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	a := harness.NewAdministrator(t).Of(s)
 	create(t, s, http.StatusCreated, namespaces, named("webhooks"))
 	s.Account(t, "webhooks")
@@ -122,7 +122,7 @@ func TestExemptNamespaces(t *testing.T) {
 // The server starts and becomes ready with every webhook down, even after a kill.
 func TestStartsWithEveryWebhookDown(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	register(t, s, mutating, "policy", down(t))
 	s.Kill(t)
 	s.Restart(t)
@@ -137,7 +137,7 @@ func TestStartsWithEveryWebhookDown(t *testing.T) {
 func TestRotateTheCertificateOfAWebhook(t *testing.T) {
 	t.Parallel()
 	const section = "Certificates"
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	a := harness.NewAdministrator(t).Of(s)
 	old, next := harness.NewAuthority(t, "old"), harness.NewAuthority(t, "new")
 	a.Write(t, "old-ca.crt", old.Bundle)

@@ -223,7 +223,7 @@ func TestAKilledRotation(t *testing.T) {
 	t.Logf("a rotation of %d Secrets with writes took %s; %d writes", stored, takes, acknowledged.Load())
 	readable("after a rotation")
 	const moments = 20
-	for _, moment := range speed.Pick(t, speed.Of(3, moments), moments) {
+	for _, moment := range speed.Pick(t, speed.Of(2, moments), moments) {
 		withServer := moment%2 == 1
 		stop := write()
 		cmd := exec.Command(harness.Binary(t), "secrets-encryption", "rotate", "--data-dir", s.DataDir)

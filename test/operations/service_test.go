@@ -94,7 +94,7 @@ func TestTheServerReportsToSystemd(t *testing.T) {
 // A cluster accepts the manifests, even in a namespace for restricted pods.
 func TestTheManifests(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	a := harness.NewAdministrator(t).Of(s)
 	if err := os.Symlink(deployed(t), filepath.Join(a.Dir, "deploy")); err != nil {
 		t.Fatal(err)

@@ -254,6 +254,7 @@ func TestFromOneServerToThree(t *testing.T) {
 // The key of service account tokens is replaced on two servers, one after the other: neither rejects a valid
 // token.
 func TestRotateTheKeyOfTokens(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	const section = "Certificates"
 	if _, err := exec.LookPath("openssl"); err != nil {
@@ -322,6 +323,7 @@ func TestRotateTheKeyOfTokens(t *testing.T) {
 
 // The page's commands make three servers on one machine a cluster.
 func TestThreeServersOnOneMachine(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	const section = "Three servers"
 	var ports []string

@@ -178,7 +178,7 @@ spec:
 // of a kind that can be listed but not watched can be params. S15.14, S20.9.
 func TestParamsOfAKindThatCannotBeWatched(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	h := s.HTTP(t, nil)
 	for _, kind := range []string{"{apiVersion: gatehouse.dev/v1alpha1, kind: RegistrationState}", "{apiVersion: authentication.k8s.io/v1, kind: TokenReview}"} {
 		t.Run(kind, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestParamsOfAKindThatCannotBeWatched(t *testing.T) {
 // server keeps running. S16.23.
 func TestAnExpressionThatMakesGigabytes(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	h := s.HTTP(t, nil)
 	ns := s.Namespace(t)
 	applyPolicy(t, s, ns, "", "", "object.data.key.replace('', object.data.key).replace('', object.data.key).replace('', object.data.key).size() > 0")

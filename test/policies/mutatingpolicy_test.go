@@ -15,7 +15,7 @@ import (
 // custom kinds.
 func TestMutatingAdmissionPolicies(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	ns := s.Namespace(t)
 	k := s.Kubectl(t, ns)
 	pods := "/api/v1/namespaces/" + ns + "/pods"

@@ -423,7 +423,7 @@ func TestTypesOfPoliciesAreChecked(t *testing.T) {
 // A binding to a missing object causes a warning when it is written, and an error in its state (S20.9, F6).
 func TestABindingThatLeadsNowhereSaysSo(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	kubectl, h := s.Kubectl(t, "default"), s.HTTP(t, nil)
 	const policy = `
 apiVersion: admissionregistration.k8s.io/v1

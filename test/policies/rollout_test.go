@@ -16,7 +16,7 @@ import (
 // Each change is active when its response arrives (S28.10), and an explanation shows it (S28.9).
 func TestARolloutAsPeopleDoIt(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	policy, err := os.ReadFile("../../examples/rollout/policy.yaml")
 	if err != nil {
 		t.Fatal(err)

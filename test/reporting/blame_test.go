@@ -41,7 +41,7 @@ func blameOf(t *testing.T, s *harness.Server, ns, object string, wanted ...blame
 // active initializer (S9.18).
 func TestBlame(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--admission-consistency", "strict", "--enable-admission-plugins", "DefaultTolerationSeconds", "--disable-admission-plugins", "ServiceAccount")
+	s := harness.Sole(t, "--admission-consistency", "strict", "--enable-admission-plugins", "DefaultTolerationSeconds", "--disable-admission-plugins", "ServiceAccount")
 	admin := s.HTTP(t, nil)
 	ns := s.Namespace(t)
 	hooks := harness.NewWebhookServer(t, nil)
@@ -98,7 +98,7 @@ func TestBlame(t *testing.T) {
 // by name, even if a webhook replaces a whole list (S5.32).
 func TestBlameSaysWhatChanged(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--admission-consistency", "strict", "--disable-admission-plugins", "ServiceAccount")
+	s := harness.Sole(t, "--admission-consistency", "strict", "--enable-admission-plugins", "DefaultTolerationSeconds", "--disable-admission-plugins", "ServiceAccount")
 	admin := s.HTTP(t, nil)
 	ns := s.Namespace(t)
 	hooks := harness.NewWebhookServer(t, nil)

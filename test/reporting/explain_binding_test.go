@@ -13,8 +13,9 @@ import (
 // why the pod cannot be bound to the node.
 func TestBindingsAreExplained(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
-	s.Kubectl(t, "default").MustWith(`apiVersion: v1
+	s := harness.Shared(t)
+	ns := s.Namespace(t)
+	s.Kubectl(t, ns).MustWith(`apiVersion: v1
 kind: Pod
 metadata: {name: bound}
 spec: {nodeName: node-0, containers: [{name: c, image: i}]}
@@ -43,13 +44,13 @@ spec: {containers: [{name: c, image: i}]}
 				t.Fatal(err)
 			}
 			for _, args := range [][]string{nil, {"--subresource", "binding"}} {
-				got := harness.Run(t, append([]string{"explain", "--kubeconfig", s.Kubeconfig, "-n", "default", "-f", file}, args...)...)
+				got := harness.Run(t, append([]string{"explain", "--kubeconfig", s.Kubeconfig, "-n", ns, "-f", file}, args...)...)
 				said := strings.Join(strings.Fields(got.Out+got.Err), " ")
 				if rejected := !strings.Contains(said, "Nothing in this plan rejects the request."); rejected != (tc.says != "") || !strings.Contains(said, tc.says) {
 					t.Errorf("explained with %v as %s%s", args, got.Out, got.Err)
 				}
 			}
-			answer := s.HTTP(t, nil).Send("POST", "/api/v1/namespaces/default/bindings?dryRun=All", strings.NewReader(object))
+			answer := s.HTTP(t, nil).Send("POST", "/api/v1/namespaces/"+ns+"/bindings?dryRun=All", strings.NewReader(object))
 			if message, _ := answer.Body["message"].(string); (answer.Code >= 400) != (tc.says != "") || !strings.Contains(message, tc.says) {
 				t.Errorf("the server answers %d %v", answer.Code, answer.Body)
 			}

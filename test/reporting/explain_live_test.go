@@ -2,6 +2,7 @@ package reporting
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // steps runs the command explain and returns the steps of webhooks, by name.
@@ -30,10 +32,10 @@ func steps(t *testing.T, args ...string) (map[string]*plan.Step, harness.Result)
 	return found, r
 }
 
-// aliceMay starts a server that authenticates alice by a token, and returns it with alice's kubeconfig.
+// aliceMay returns a server that authenticates alice by a token, with alice's kubeconfig.
 func aliceMay(t *testing.T, permissions ...any) (*harness.Server, string) {
 	t.Helper()
-	s := harness.Start(t, "--admission-consistency", "strict", "--token-auth-file", writeFile(t, t.TempDir()+"/tokens.csv", "alice-token,alice,1\n"))
+	s := harness.Sole(t, "--admission-consistency", "strict")
 	grantAlice(t, s.HTTP(t, nil), permissions)
 	return s, kubeconfigOf(t, s, "alice-token")
 }
@@ -206,7 +208,7 @@ spec:
 	blue := writeFile(t, dir+"/blue.json", pot("new", "blue"))
 	repainted := writeFile(t, dir+"/repainted.json", pot("navy", "red"))
 	const webhookConverts = "unknown: the object is converted to paint.example.com/v2 by a webhook of the cluster, which only converts stored objects"
-	for _, c := range []struct {
+	for _, c := range speed.Some(t, 3, []struct {
 		name string
 		args []string
 		// server and outside are the expected outcome of the first webhook.
@@ -219,7 +221,7 @@ spec:
 		{"a deletion of a red one", []string{"pots.v1.paint.example.com/scarlet", "--operation", "DELETE"}, "call", "call"},
 		{"a deletion of a blue one", []string{"pots.v1.paint.example.com/navy", "--operation", "DELETE"}, "skip", "skip"},
 		{"a blue one becomes red", []string{"-f", repainted, "--operation", "UPDATE"}, "call", webhookConverts},
-	} {
+	}) {
 		for kubeconfig, want := range map[string]string{s.Kubeconfig: c.server, alice: c.outside} {
 			t.Run(fmt.Sprintf("%s/server=%t", c.name, kubeconfig == s.Kubeconfig), func(t *testing.T) {
 				args := append(slices.Clone(c.args), "--all", "--kubeconfig", kubeconfig)
@@ -253,7 +255,7 @@ spec:
 // the author of a field.
 func TestWhoMayReadTheirNamespaceOnly(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--admission-consistency", "strict", "--token-auth-file", writeFile(t, t.TempDir()+"/tokens.csv", "alice-token,alice,1\nasks-token,asks,2\n"))
+	s := harness.Sole(t, "--admission-consistency", "strict")
 	admin := s.HTTP(t, nil)
 	own, other := s.EmptyNamespace(t), s.EmptyNamespace(t)
 	hook := harness.NewWebhookServer(t, nil).Hook("/label", harness.Patch(`[{"op":"add","path":"/metadata/labels","value":{"team":"red"}}]`))
@@ -262,18 +264,18 @@ func TestWhoMayReadTheirNamespaceOnly(t *testing.T) {
 		admin.Must(http.StatusCreated, "POST", configMaps(ns), `{"metadata":{"name":"stored"}}`)
 		admin.Must(http.StatusOK, "PATCH", "/api/v1/namespaces/"+ns, `{"metadata":{"labels":{"hush-label":"1"}}}`, "Content-Type", mergePatch)
 	}
-	for _, user := range []string{"alice", "asks"} {
+	for _, user := range []string{"alice", "bob"} {
 		admin.Must(http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/"+own+"/roles",
 			`{"metadata":{"name":"`+user+`"},"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["get","list","watch"]}]}`)
 		admin.Must(http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/"+own+"/rolebindings",
 			`{"metadata":{"name":"`+user+`"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"`+user+`"},"subjects":[{"kind":"User","name":"`+user+`"}]}`)
 	}
-	grant(admin, "asks", "", "gatehouse.dev", "admissionexplanations", `["create"]`)
-	users := map[string]string{"from outside": kubeconfigOf(t, s, "alice-token"), "by the server": kubeconfigOf(t, s, "asks-token")}
+	grant(admin, "bob", "", "gatehouse.dev", "admissionexplanations", `["create"]`)
+	users := map[string]string{"from outside": kubeconfigOf(t, s, "alice-token"), "by the server": kubeconfigOf(t, s, "bob-token")}
 	file := writeFile(t, t.TempDir()+"/new.json", asJSON(configMapNamed("new", own)))
 	elsewhere := writeFile(t, t.TempDir()+"/new.json", asJSON(configMapNamed("new", other)))
 	for who, kubeconfig := range users {
-		for _, c := range []struct {
+		for _, c := range speed.Some(t, 4, []struct {
 			name string
 			args []string
 			code int
@@ -293,7 +295,7 @@ func TestWhoMayReadTheirNamespaceOnly(t *testing.T) {
 			{"the traces elsewhere", []string{"trace", "-n", other}, 1, []string{"reading traces needs"}},
 			{"all traces", []string{"trace", "-A"}, 1, []string{"reading traces needs"}},
 			{"blame elsewhere", []string{"blame", "configmap/stored", "-n", other}, 1, []string{"reading traces needs"}},
-		} {
+		}) {
 			if who == "from outside" && slices.Contains(c.says, mayNotGet) {
 				// If the user may not send the request either, the answer is the cluster's rejection, which
 				// reveals nothing.
@@ -333,14 +335,16 @@ func TestWhoMayReadTheirNamespaceOnly(t *testing.T) {
 func TestKubectlExplainsPlans(t *testing.T) {
 	t.Parallel()
 	k := harness.Shared(t).Kubectl(t, "default")
-	for field, says := range map[string]string{
+	described := map[string]string{
 		"status.plan":                                  "every step of both passes",
 		"status.plan.worstCaseSeconds":                 "each one takes its whole timeout",
 		"status.plan.steps.effect":                     "call, evaluate, pend, run, reject, ignore, skip",
 		"status.plan.steps.as.equivalent":              "so that the objects are converted",
 		"status.plan.steps.evaluations.falseCondition": "match condition",
 		"status.plan.request.dryRun":                   "which stores no object",
-	} {
+	}
+	for _, field := range speed.Some(t, 2, slices.Sorted(maps.Keys(described))) {
+		says := described[field]
 		out := strings.Join(strings.Fields(k.Must("explain", "admissionexplanation."+field)), " ")
 		if !strings.Contains(out, says) {
 			t.Errorf("%s: %q is not in %s", field, says, out)

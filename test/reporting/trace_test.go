@@ -254,7 +254,7 @@ func TestTraces(t *testing.T) {
 // TestOwnersAreTold verifies that events on an owner explain why its objects are missing.
 func TestOwnersAreTold(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--admission-consistency", "strict")
+	s := harness.Sole(t, "--admission-consistency", "strict")
 	admin := s.HTTP(t, nil)
 	hooks := harness.NewWebhookServer(t, nil)
 	ns := s.Namespace(t)
@@ -305,7 +305,7 @@ func TestOwnersAreTold(t *testing.T) {
 // rejections which a controller reports itself are not reported twice.
 func TestRejectionsOfOneCauseAreOneEvent(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t, "--controllers=+replicaset")
 	admin := s.HTTP(t, nil)
 	admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces", `{"metadata":{"name":"secure","labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}`)
 	set := admin.Must(http.StatusCreated, "POST", "/apis/apps/v1/namespaces/secure/replicasets", `{"metadata":{"name":"web"},"spec":{"replicas":0,`+
@@ -335,7 +335,7 @@ func TestRejectionsOfOneCauseAreOneEvent(t *testing.T) {
 // cause, however often it retries.
 func TestEventsOfControllersAreCounted(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--controllers=+replicaset")
+	s := harness.Sole(t, "--controllers=+replicaset")
 	admin := s.HTTP(t, nil)
 	admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces", `{"metadata":{"name":"secure","labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}`)
 	admin.Must(http.StatusCreated, "POST", "/apis/apps/v1/namespaces/secure/replicasets", `{"metadata":{"name":"web"},"spec":{"replicas":1,`+

@@ -185,7 +185,7 @@ spec: {policyName: named, validationActions: [Deny]}
 	}
 
 	t.Run("S3.18 a server that records nothing passes the trace context on", func(t *testing.T) {
-		s := harness.Start(t, "--admission-consistency", "strict")
+		s := harness.Sole(t, "--admission-consistency", "strict")
 		ns := s.EmptyNamespace(t)
 		hook := hooks.Hook("/passed", harness.Allow)
 		register(t, s, "v1", validating, webhook("passed", ns, hook, matching))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // TestRegistrationsThatNothingEnforces verifies that the response to a write contains a warning if the plugin
@@ -15,7 +16,7 @@ func TestRegistrationsThatNothingEnforces(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-control", "NamespaceLifecycle,MutatingAdmissionWebhook")
 	h := s.HTTP(t, nil)
-	for _, c := range []struct {
+	for _, c := range speed.Some(t, 3, []struct {
 		version, kind string
 		off           bool
 	}{
@@ -25,7 +26,7 @@ func TestRegistrationsThatNothingEnforces(t *testing.T) {
 		{"v1beta1", validating, true},
 		{"v1alpha1", "ExternalAdmissionHookConfiguration", true},
 		{"v1alpha1", "InitializerConfiguration", true},
-	} {
+	}) {
 		t.Run(c.version+" "+c.kind, func(t *testing.T) {
 			h := s.HTTP(t, nil)
 			resource := strings.ToLower(c.kind) + "s"

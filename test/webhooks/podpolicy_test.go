@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // TestPodPolicy runs the example as a separate process and lets it validate objects applied with kubectl:
 // registered in either version, by URL and through a service.
 func TestPodPolicy(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--admission-consistency", "strict")
+	s := harness.Sole(t, "--admission-consistency", "strict")
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +26,7 @@ func TestPodPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
+	for _, c := range speed.Some(t, 1, []struct {
 		name    string
 		version string
 		service bool
@@ -33,7 +34,7 @@ func TestPodPolicy(t *testing.T) {
 		{"v1", "v1", false},
 		{"v1beta1", "v1beta1", false},
 		{"S8.4 through a service of type ExternalName", "v1", true},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			ns := s.Namespace(t)
 			k := s.Kubectl(t, ns)

@@ -188,7 +188,7 @@ func TestRegistrations(t *testing.T) {
 // Controllers of 2017 write webhook configurations in protobuf. (bench/legacy tests their original client.)
 func TestRegistrationsInProtobuf(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)

@@ -12,13 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // TestRegistrationsComeIntoForce verifies that on a server with default flags, registrations become active
 // within about a second (S9.14).
 func TestRegistrationsComeIntoForce(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	h := s.HTTP(t, nil)
 	hooks := harness.NewWebhookServer(t, nil)
 	hook := hooks.Hook("/", harness.Deny(nil))
@@ -212,7 +213,7 @@ func TestPositions(t *testing.T) {
 // TestRegistrationsCannotBeRead disconnects etcd for longer than a server may use its known registrations.
 func TestRegistrationsCannotBeRead(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	for _, c := range speed.Some(t, 1, []struct {
 		name        string
 		leave, back func(*harness.Etcd)
 		disabled    []string
@@ -223,7 +224,7 @@ func TestRegistrationsCannotBeRead(t *testing.T) {
 			"create", "InitializerConfigurationFailure", "Unable to refresh the initializer configuration: "},
 		{"S11.10 S11.11 reads fail, the gate of webhooks", func(e *harness.Etcd) { e.Kill(t) }, func(e *harness.Etcd) { e.Start(t) }, []string{"Initializers", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"},
 			"CREATE", "MutatingWebhookConfigurationFailure", "Unable to refresh the Webhook configuration: "},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			etcd := harness.StartEtcd(t)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // TestWebhooks runs the tests that can share a server on one server, where registrations become active as
@@ -24,6 +25,7 @@ import (
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	j := newJudged(t)
+	j.each = speed.Of(1, 4)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *judged)
@@ -65,6 +67,8 @@ type judged struct {
 	*harness.Server
 	hooks *harness.WebhookServer
 	audit string
+	// each is the number of tested combinations of a kind and a failure policy for each fault; 4 are all.
+	each int
 }
 
 func newJudged(t *testing.T) *judged {

@@ -99,20 +99,27 @@ func TestTraces(t *testing.T) {
 		path := configMaps(other) + "/o"
 		want(t, "code of what was created", created.At("response", "code"), any(float64(http.StatusCreated)))
 		want(t, "code of what was denied", denied.At("response", "code"), any(float64(http.StatusForbidden)))
-		for reason, r := range map[string]*harness.Response{
-			"Invalid":       admin.Must(http.StatusUnprocessableEntity, "POST", configMaps(other), `{"metadata":{"name":"invalid"},"data":{"a key":"x"}}`),
-			"AlreadyExists": admin.Must(http.StatusConflict, "POST", configMaps(other), `{"metadata":{"name":"o"}}`),
-			"Conflict":      admin.Must(http.StatusConflict, "PUT", path, `{"metadata":{"name":"o","resourceVersion":"1"}}`),
+		admin.Must(http.StatusCreated, "POST", configMaps(other), `{"metadata":{"name":"fixed"},"immutable":true}`)
+		// The second object of "Invalid" is immutable.
+		for reason, responses := range map[string][]*harness.Response{
+			"Invalid": {
+				admin.Must(http.StatusUnprocessableEntity, "POST", configMaps(other), `{"metadata":{"name":"invalid"},"data":{"a key":"x"}}`),
+				admin.Must(http.StatusUnprocessableEntity, "PATCH", configMaps(other)+"/fixed", `{"data":{"a":"x"}}`, "Content-Type", "application/merge-patch+json"),
+			},
+			"AlreadyExists": {admin.Must(http.StatusConflict, "POST", configMaps(other), `{"metadata":{"name":"o"}}`)},
+			"Conflict":      {admin.Must(http.StatusConflict, "PUT", path, `{"metadata":{"name":"o","resourceVersion":"1"}}`)},
 		} {
-			refused := traceOf(t, admin, r)
-			want(t, "outcome", refused.Text("outcome"), "Allowed")
-			want(t, "code", refused.At("response", "code"), any(float64(r.Code)))
-			want(t, "reason", refused.Text("response", "reason"), reason)
-			want(t, "message", refused.Text("response", "message"), r.Text("message"))
-			shown := harness.Run(t, "trace", "--kubeconfig", s.Kubeconfig, refused.Text("id"))
-			harness.Contains(t, "gatehouse trace", shown.Out, "Allowed, then "+fmt.Sprint(r.Code)+" "+reason)
-			listed := harness.Run(t, "trace", "--kubeconfig", s.Kubeconfig, "-n", other, "--outcome", "allowed", "--response", reason)
-			harness.Contains(t, "gatehouse trace --response", listed.Out, refused.Text("id"), "Allowed, then "+fmt.Sprint(r.Code)+" "+reason)
+			for _, r := range responses {
+				refused := traceOf(t, admin, r)
+				want(t, "outcome", refused.Text("outcome"), "Allowed")
+				want(t, "code", refused.At("response", "code"), any(float64(r.Code)))
+				want(t, "reason", refused.Text("response", "reason"), reason)
+				want(t, "message", refused.Text("response", "message"), r.Text("message"))
+				shown := harness.Run(t, "trace", "--kubeconfig", s.Kubeconfig, refused.Text("id"))
+				harness.Contains(t, "gatehouse trace", shown.Out, "Allowed, then "+fmt.Sprint(r.Code)+" "+reason)
+				listed := harness.Run(t, "trace", "--kubeconfig", s.Kubeconfig, "-n", other, "--outcome", "allowed", "--response", reason)
+				harness.Contains(t, "gatehouse trace --response", listed.Out, refused.Text("id"), "Allowed, then "+fmt.Sprint(r.Code)+" "+reason)
+			}
 		}
 	})
 

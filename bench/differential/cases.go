@@ -70,8 +70,9 @@ type script struct {
 		Type   string `json:"type"`
 		Accept string `json:"accept"`
 		As     string `json:"as"`
-		Body   any    `json:"body"`
-		Async  bool   `json:"async"`
+		// Body is JSON or a text. In a text, <TEXT×N> is TEXT, N times.
+		Body  any  `json:"body"`
+		Async bool `json:"async"`
 	} `json:"requests"`
 }
 

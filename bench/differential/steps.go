@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -53,12 +55,23 @@ func (s script) steps() ([]step, error) {
 		if err != nil {
 			return nil, fmt.Errorf("script %q: %w", s.Name, err)
 		}
+		body := r.Body
+		if text, ok := body.(string); ok {
+			body = repeated.ReplaceAllStringFunc(text, func(found string) string {
+				parts := repeated.FindStringSubmatch(found)
+				times, _ := strconv.Atoi(parts[2])
+				return strings.Repeat(parts[1], times)
+			})
+		}
 		steps = append(steps, step{
-			name: r.Do, method: method, path: path, contentType: r.Type, accept: r.Accept, as: r.As, body: r.Body, async: r.Async,
+			name: r.Do, method: method, path: path, contentType: r.Type, accept: r.Accept, as: r.As, body: body, async: r.Async,
 		})
 	}
 	return steps, nil
 }
+
+// repeated finds <TEXT×N>, for bodies that are too long for a file.
+var repeated = regexp.MustCompile(`<([^<>×]+)×(\d+)>`)
 
 // steps returns the requests of the life cycle of an object of the kind.
 func (k kind) steps() []step {

@@ -66,7 +66,8 @@ func TestEveryTestRunsAtOneSpeed(t *testing.T) {
 			if !file.test() && !in(pkg, "test") {
 				continue
 			}
-			for _, c := range callsIn(t, file.path) {
+			calls := callsIn(t, file.path)
+			for _, c := range calls {
 				switch {
 				case c.method == "Skip" || c.method == "Skipf" || c.method == "SkipNow":
 					if c.receiver != "t" && c.receiver != "b" && c.receiver != "f" {
@@ -78,6 +79,8 @@ func TestEveryTestRunsAtOneSpeed(t *testing.T) {
 					used[file.path] = true
 				case c.receiver == "testing" && c.method == "Short" && !in(pkg, "examples"):
 					t.Errorf("%s asks for -short: call speed.Server", file.path)
+				case c.receiver == "harness" && c.method == "Sole" && parallel(calls, c.function) > 1:
+					t.Errorf("%s: %s has parallel subtests, which wait for tests that wait for its server: call harness.Start", file.path, c.function)
 				case c.receiver == "speed" && slices.Contains([]string{"Long", "Of", "IsLong", "Some"}, c.method) && !strings.HasPrefix(c.function, "Test") && file.path != "test/harness/previous.go":
 					t.Errorf("%s: %s calls speed.%s: .ci/run long does not find the test; call it in the test function", file.path, c.function, c.method)
 				}
@@ -89,6 +92,16 @@ func TestEveryTestRunsAtOneSpeed(t *testing.T) {
 			t.Errorf("skips: %s leaves no test out any more; remove its row", file)
 		}
 	}
+}
+
+// parallel counts the calls of t.Parallel in a function.
+func parallel(calls []called, function string) (n int) {
+	for _, c := range calls {
+		if c.function == function && c.method == "Parallel" {
+			n++
+		}
+	}
+	return n
 }
 
 // called is a call of a method or of a function of another package.
@@ -122,7 +135,7 @@ func callsIn(t *testing.T, file string) (list []called) {
 // mostServers limits the programs of tests that link the server. mostKubernetes limits the programs that link more than
 // typePackages packages of Kubernetes, the number of the types and the validation of the built-in kinds. Linking takes a
 // good part of the time of all tests: a test that needs a server starts the program, with package test/harness.
-const mostServers, mostKubernetes, typePackages = 17, 33, 130
+const mostServers, mostKubernetes, typePackages = 16, 33, 130
 
 func TestFewTestProgramsLinkTheServer(t *testing.T) {
 	t.Chdir(root)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // S22.22, S22.28: an APIService that assigns any of the server's group versions to another server can be
@@ -43,6 +44,8 @@ func TestAnAPIServiceCanAlwaysBeTakenBack(t *testing.T) {
 	}
 	own := func(v version) bool { return v.group == "apiregistration.k8s.io" }
 	slices.SortStableFunc(all, func(a, b version) int { return strings.Compare(fmt.Sprint(own(b)), fmt.Sprint(own(a))) })
+	// The own group is the first.
+	all = append(all[:1:1], speed.Some(t, 8, all[1:])...)
 	for _, v := range all {
 		name := v.version + "." + v.group
 		spec := fmt.Sprintf(`"spec":{"group":%q,"version":%q,"groupPriorityMinimum":1000,"versionPriority":10,"insecureSkipTLSVerify":true,"service":{"namespace":"nowhere","name":"nobody"}}}`, v.group, v.version)
@@ -114,7 +117,7 @@ func TestAnAPIServiceCanAlwaysBeTakenBack(t *testing.T) {
 // another cluster.
 func TestNoOtherServerHasTheOwnGroup(t *testing.T) {
 	t.Parallel()
-	admin := harness.Start(t).HTTP(t, nil)
+	admin := harness.Shared(t).HTTP(t, nil)
 	const services = "/apis/apiregistration.k8s.io/v1/apiservices"
 	const remote = `"insecureSkipTLSVerify":true,"service":{"namespace":"gatehouse-agent","name":"gatehouse-agent"}}}`
 	for _, r := range []*harness.Response{

@@ -94,7 +94,8 @@ var fleets struct {
 }
 
 // sharedFleet is newFleet for tests that repair the faults that they cause. The test has the fleet alone,
-// without registrations and ConfigMaps of tests before. After a failure the fleet is not used again.
+// without registrations and ConfigMaps of tests before. After a failure the fleet is not used again. The
+// subtests are not parallel: tests that wait for the fleet may hold all places of parallel tests.
 func sharedFleet(t *testing.T, flags ...string) *fleet {
 	t.Helper()
 	key := strings.Join(flags, " ")

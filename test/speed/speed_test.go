@@ -1,6 +1,7 @@
 package speed
 
 import (
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,6 +33,22 @@ func TestTheLogOfAFailureIsShort(t *testing.T) {
 	}
 	if got := strings.Split(strings.TrimSpace(l.String()), "\n"); len(got) != lastLines || got[0] != "line 970" || got[lastLines-1] != "and its end" {
 		t.Errorf("%d lines: %q", len(got), got)
+	}
+}
+
+func TestASubtestCanRunAlone(t *testing.T) {
+	run := flag.Lookup("test.run").Value
+	old := run.String()
+	defer func() {
+		if err := run.Set(old); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := run.Set("^TestX$/^b$"); err != nil {
+		t.Fatal(err)
+	}
+	if got := Some(t, 1, []string{"a", "b", "c"}); len(got) != 3 {
+		t.Errorf("of the subtests there are %q", got)
 	}
 }
 

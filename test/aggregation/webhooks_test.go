@@ -1,4 +1,4 @@
-package services
+package aggregation
 
 import (
 	"context"

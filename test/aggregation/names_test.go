@@ -1,4 +1,4 @@
-package services
+package aggregation
 
 import "github.com/gatehouse-dev/gatehouse/test/harness"
 

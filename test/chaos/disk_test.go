@@ -163,7 +163,7 @@ func TestASlowDiskLosesNothing(t *testing.T) {
 	l := newLedger()
 	stop := begin(t, l, s, "slow", nil)
 	progress(t, l, 50)
-	rounds(t, speed.Of(2, 10), func(int) {
+	rounds(t, speed.Of(1, 10), func(int) {
 		etcd.Stall(t)
 		time.Sleep(900 * time.Millisecond)
 		etcd.Resume(t)

@@ -68,7 +68,7 @@ func TestNoAcknowledgedWriteIsLostByAKill(t *testing.T) {
 func TestTheEndOfAServerFinishesWrites(t *testing.T) {
 	t.Parallel()
 	many := speed.Of(1, 5)
-	for _, mode := range []string{"bounded", "strict"} {
+	for _, mode := range speed.Some(t, 1, []string{"bounded", "strict"}) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s := harness.Start(t, "--admission-consistency", mode)
@@ -114,7 +114,7 @@ func TestSIGTERMEndsAServerAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	random := speed.Random(t)
-	rounds(t, speed.Of(3, 24), func(int) {
+	rounds(t, speed.Of(2, 24), func(int) {
 		// From before main to long after the server is ready.
 		after := time.Duration(random.IntN(12)) * 60 * time.Millisecond
 		took, err := harness.Interrupt(t, after, "serve", "--data-dir", dir, "--secure-port", "0")

@@ -377,7 +377,7 @@ func TestWhatKeepsALiveSessionFromStarting(t *testing.T) {
 	}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, tc := range []struct {
+	for _, tc := range speed.Some(t, 3, []struct {
 		name, user string
 		args       []string
 		want       string
@@ -390,7 +390,7 @@ func TestWhatKeepsALiveSessionFromStarting(t *testing.T) {
 		{"a place that nobody reaches", "alice", []string{"--url", "https://127.0.0.1:1"}, "the cluster does not reach https://127.0.0.1:1"},
 		{"a URL without TLS", "alice", []string{"--url", "http://a"}, "--url .* is not https"},
 		{"a flag of the other way", "alice", []string{"--data-dir", "x"}, "--data-dir is for a server of this command"},
-	} {
+	}) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := c.live(t, tc.user, tc.args...)
 			s.fails(tc.want)

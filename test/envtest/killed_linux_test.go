@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // victimVariable is the environment variable that makes the test process a suite which starts an environment
@@ -37,14 +38,14 @@ func TestVictim(t *testing.T) {
 
 // A killed suite leaves no process behind, and no files after another suite has run.
 func TestKilledSuitesLeaveNothing(t *testing.T) {
-	for _, tc := range []struct {
+	for _, tc := range speed.Some(t, 1, []struct {
 		name string
 		// first reports whether the programs are killed before the suite.
 		first bool
 	}{
 		{"the suite is killed", false},
 		{"everything is killed", true},
-	} {
+	}) {
 		t.Run(tc.name, func(t *testing.T) {
 			programs, temp := assets(t), t.TempDir()
 			victim := exec.Command(os.Args[0], "-test.run=^TestVictim$")

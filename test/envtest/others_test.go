@@ -29,6 +29,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // suite contains a library's parameters of the programs that it starts.
@@ -111,7 +112,7 @@ var libraries = []library{
 // probes, and find their data again after a kill.
 func TestCommandLinesOfTestLibraries(t *testing.T) {
 	programs := assets(t)
-	for _, l := range libraries {
+	for _, l := range speed.Some(t, 1, libraries) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSuite(t)

@@ -19,7 +19,7 @@ import (
 // A create that waited for initializers, after its request's handlers have returned, gets a normal response.
 func TestAnswersOfCreatesThatWaited(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
+	s := newSite(t, harness.Sole(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
 	// waited sends a POST that waits for initializers, and returns the response.
 	waited := func(s *site, name, query, obj string, headers ...string) *harness.Response {
 		s.t.Helper()
@@ -199,7 +199,7 @@ func TestAuditOfCreatesThatWaited(t *testing.T) {
 // The address of a service is released when its initialization fails.
 func TestFailedServicesGiveBackTheirAddresses(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
+	s := newSite(t, harness.Sole(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
 	s.register("one", "services", "a", "a.example.com")
 	service := func(name, address string) string {
 		return `{"metadata":{"name":"` + name + `"},"spec":{"clusterIP":"` + address + `","ports":[{"port":80}]}}`
@@ -214,7 +214,7 @@ func TestFailedServicesGiveBackTheirAddresses(t *testing.T) {
 // deletion of the kind.
 func TestCreatorsOfKindsThatGo(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
+	s := newSite(t, harness.Sole(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
 	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	s.Must(http.StatusCreated, "POST", definitions, `{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
 		"names":{"plural":"things","kind":"Thing"},

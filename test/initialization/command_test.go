@@ -11,7 +11,7 @@ import (
 // The parts of gatehouse initializers that are not in docs/initializers.md.
 func TestCommand(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
+	s := newSite(t, harness.Sole(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
 	s.register("one", "configmaps", "a,b", "a.example.com", "b.example.com")
 	s.Must(http.StatusOK, "PATCH", s.path("configurations")+"/one", strings.Replace(configuration("one", "configmaps", "a.example.com", "b.example.com"),
 		`"name":"a.example.com"`, `"name":"a.example.com","failurePolicy":"Fail"`, 1), "Content-Type", mergePatch)

@@ -241,7 +241,7 @@ func TestKilledWhileCreatorsWait(t *testing.T) {
 // A stopping server waits only briefly for initializers.
 func TestEndWhileCreatorsWait(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
+	s := newSite(t, harness.Sole(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
 	s.Must(http.StatusCreated, "POST", s.path("configurations"), configuration("one", "configmaps", "a.example.com"))
 	s.inForce("configmaps", "a")
 	done := s.create(s.HTTP, "configmaps", body("configmaps", "o"))

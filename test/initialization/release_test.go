@@ -81,7 +81,7 @@ func (p *pool) counts() (used, all, twice int) {
 func TestReleaseWithAKill(t *testing.T) {
 	t.Parallel()
 	const each = 40
-	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
+	s := newSite(t, harness.Sole(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
 	s.Must(http.StatusCreated, "POST", s.path("configurations"), withFinalizers("one", "a*", "b*", "c"))
 	pools := map[string]*pool{"a": newPool(), "b": newPool()}
 	for name, p := range pools {

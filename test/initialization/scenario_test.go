@@ -17,7 +17,7 @@ import (
 // TestInitializers runs on a server with a long initializer timeout.
 func TestInitializers(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
+	s := newSite(t, harness.Sole(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
 	// Configurations apply to all namespaces, so each case has its own resource or runs after the others.
 	for _, test := range []struct {
 		name string

@@ -99,7 +99,7 @@ func TestTimeouts(t *testing.T) {
 
 func TestControllers(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
+	s := newSite(t, harness.Sole(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
 	t.Run("plain initializers act in order, and in one write", func(t *testing.T) {
 		s := s.with(t)
 		s.register("one", "configmaps", "a,b,c", "a.example.com", "b.example.com", "c.example.com")

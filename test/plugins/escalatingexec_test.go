@@ -12,7 +12,7 @@ import (
 // CONNECT with the requested pod as a param (S15.4, S14.1).
 func TestEscalatingExec(t *testing.T) {
 	t.Parallel()
-	s := harness.StartTest(t)
+	s := harness.Sole(t)
 	s.Kubectl(t, "default").Must("apply", "-f", "../../examples/policies/exec.yaml")
 	h := s.HTTP(t, nil)
 	const pods = "/api/v1/namespaces/default/pods"

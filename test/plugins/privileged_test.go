@@ -25,7 +25,7 @@ spec:
 	const pods, daemonSets = "/api/v1/namespaces/default/pods", "/apis/apps/v1/namespaces/default/daemonsets"
 
 	t.Run("accepted unless something else is said", func(t *testing.T) {
-		s := harness.Start(t)
+		s := harness.Sole(t)
 		admin := s.HTTP(t, nil)
 		admin.Must(201, "POST", pods, pod("privileged", privileged))
 		admin.Must(201, "POST", daemonSets, template)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 const defaultConfigMaps = "/api/v1/namespaces/default/configmaps"
@@ -163,6 +164,7 @@ func TestStopEndsRequests(t *testing.T) {
 
 // TestDataDirInUse starts a second server on the data of the first.
 func TestDataDirInUse(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	s := harness.Start(t)
 	second := harness.Run(t, "serve", "--data-dir", s.DataDir, "--secure-port", "0")

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // quotaRace lets clients create and delete objects under a quota, and checks that the quota is never
@@ -142,7 +143,7 @@ func raceFor(t *testing.T) time.Duration {
 // S9.21: concurrent creates and deletes never exceed a quota.
 func TestAQuotaIsNeverExceeded(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--controllers", "*")
+	s := harness.Sole(t, "--controllers", "*")
 	q := newQuotaRace(t, s.Namespace(t), s)
 	ctx, cancel := context.WithTimeout(t.Context(), raceFor(t))
 	defer cancel()
@@ -152,6 +153,7 @@ func TestAQuotaIsNeverExceeded(t *testing.T) {
 
 // S9.21, with three servers on one etcd, one of which is killed and restarted.
 func TestAQuotaIsNeverExceededByThreeServers(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
 	var servers []*harness.Server
@@ -184,7 +186,7 @@ func TestAQuotaIsNeverExceededByThreeServers(t *testing.T) {
 // S9.21: a quota is enforced as soon as its counted use is visible.
 func TestACountedQuotaHolds(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--controllers", "*")
+	s := harness.Sole(t, "--controllers", "*")
 	c, ns := harness.Client(t, s.Admin), s.Namespace(t)
 	quotas := c.CoreV1().ResourceQuotas(ns)
 	const rounds = 40

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // S26.1: a version that cannot be emulated causes a one-sentence error that lists the possible versions.
@@ -245,7 +246,7 @@ func TestWhatAReleaseSays(t *testing.T) {
 		hooks   = `{"metadata":{"name":"a.static.k8s.io"},"webhooks":[{"name":"a.example.com","clientConfig":{"url":"https://127.0.0.1:1/"},"sideEffects":"None","admissionReviewVersions":["v1"],"rules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*"]}],"objectSelector":{"matchLabels":{"a":"b"}}}]}`
 		crd     = `{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Cluster","names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
 	)
-	for _, tt := range []struct {
+	for _, tt := range speed.Some(t, 1, []struct {
 		name  string
 		flags []string
 		// address occurs in a warning; own reports whether fields that only Gatehouse has are present.
@@ -255,7 +256,7 @@ func TestWhatAReleaseSays(t *testing.T) {
 		{"1.34", []string{"--emulated-version=1.34", "--later-fields=reject"}, "will be considered invalid in a future Kubernetes release: use ", false},
 		{"1.35", []string{"--emulated-version=1.35", "--later-fields=reject"}, "will be considered invalid in a future Kubernetes release: use ", false},
 		{"1.34 with warnings", []string{"--emulated-version=1.34"}, "is invalid: use ", true},
-	} {
+	}) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := harness.StartTest(t, tt.flags...)
 			h, ns := s.HTTP(t, nil), s.Namespace(t)
@@ -376,6 +377,7 @@ func TestReleasesOnTheSameData(t *testing.T) {
 // keeps values that it would reject in a new object, and rejects new ones, like upstream's validation of
 // updates. Each server reads the objects of the other.
 func TestADowngradeOnExistingData(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
 	first := harness.Start(t, "--etcd-servers", etcd.URL)

@@ -37,10 +37,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 	"github.com/gatehouse-dev/gatehouse/test/hooktest"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
+// someSets is the default number of random sets in a test of the ordinary run.
+const someSets = 2000
+
 var (
-	propertySets = flag.Uint64("sets", randomSets, "how many random sets of registrations TestPlanIsWhatHappens makes")
+	propertySets = flag.Uint64("sets", 0, "how many random sets of registrations TestPlanIsWhatHappens makes; 0: some, and more in the long run")
 	propertySeed = flag.Uint64("seed", 0, "the one set that TestPlanIsWhatHappens makes; 0 means many")
 )
 
@@ -655,7 +659,10 @@ func (p *prophet) count(predicted *plan.Plan, t *trace.Trace, rejection error) {
 // request, once. The webhooks here allow everything and change nothing: no plan can know their
 // answers.
 func TestPlanIsWhatHappens(t *testing.T) {
-	s := hooktest.New(t)
+	s, sets := hooktest.New(t), *propertySets
+	if sets == 0 {
+		sets = uint64(speed.Of(someSets, randomSets))
+	}
 	workers := min(runtime.GOMAXPROCS(0), 4)
 	prophets := make([]*prophet, workers)
 	for i := range prophets {
@@ -684,7 +691,7 @@ func TestPlanIsWhatHappens(t *testing.T) {
 			// A few counterexamples are enough.
 			for failed.Load() < 5 {
 				seed := next.Add(1)
-				if seed > *propertySets {
+				if seed > sets {
 					return
 				}
 				check(p, seed)
@@ -702,7 +709,7 @@ func TestPlanIsWhatHappens(t *testing.T) {
 		}
 	}
 	t.Logf("%+v in %v", sum, time.Since(start).Round(time.Millisecond))
-	if *propertySets >= 10000 && !t.Failed() && (sum.ahead == 0 || sum.equivalent == 0 || sum.pending == 0 || sum.rejected == 0 || sum.ignored == 0 || sum.calls < sum.sets || sum.evaluated == 0 || sum.denied == 0 || sum.mutated == 0 || sum.again == 0) {
+	if sets >= 10000 && !t.Failed() && (sum.ahead == 0 || sum.equivalent == 0 || sum.pending == 0 || sum.rejected == 0 || sum.ignored == 0 || sum.calls < sum.sets || sum.evaluated == 0 || sum.denied == 0 || sum.mutated == 0 || sum.again == 0) {
 		t.Errorf("the random sets leave something out: %+v", sum)
 	}
 }

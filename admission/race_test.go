@@ -2,6 +2,6 @@
 
 package admission
 
-// randomSets is the default number of random sets in a test. The race detector makes each several
+// randomSets is the default number of random sets in a test of the long run. The race detector makes each several
 // times as slow.
 const randomSets = 2000

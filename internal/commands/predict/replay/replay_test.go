@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 func set(t *testing.T, text string) *manifests.Set {
@@ -302,7 +303,7 @@ func TestSubresourcesAreJudged(t *testing.T) {
 	patched := request("UPDATE", "deployments/scale.apps", "shop", "web", "", "")
 	patched.Patch = json.RawMessage(`{"spec":{"replicas":9}}`)
 	patched.Stored = json.RawMessage(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"shop","uid":"u7","resourceVersion":"9"},"spec":{"replicas":3,"selector":{"matchLabels":{"a":"b"}},` + template + `}}`)
-	for _, tt := range []struct {
+	for _, tt := range speed.Some(t, 2, []struct {
 		name    string
 		request *requestlog.Request
 		// allows is the condition of the changed policy: it allows only this request.
@@ -319,7 +320,7 @@ func TestSubresourcesAreJudged(t *testing.T) {
 		{"the scale of a stateful set, to nothing", request("UPDATE", "statefulsets/scale.apps", "shop", "web", scale(""), scale(`"replicas":1`)), "!has(object.spec.replicas) && oldObject.spec.replicas == 1"},
 		{"the scale of a replication controller", request("UPDATE", "replicationcontrollers/scale", "shop", "web", strings.Replace(scale(`"replicas":3`), ",c in (d,e),f,!g", "", 1), strings.Replace(scale(`"replicas":1`), ",c in (d,e),f,!g", "", 1)), "oldObject.status.selector == 'a=b'"},
 		{"a patch of a scale", patched, "object.spec.replicas == 9 && oldObject.spec.replicas == 3 && oldObject.status.selector == 'a=b'"},
-	} {
+	}) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			const rule = `{apiGroups: ["*"], apiVersions: ["*"], operations: [CREATE, UPDATE], resources: ["*/*"]}`
@@ -411,7 +412,7 @@ webhooks:
 		return list
 	}
 	prod, none := map[string]string{"stage": "prod"}, map[string]string{"kubernetes.io/metadata.name": "shop"}
-	for _, tt := range []struct {
+	for _, tt := range speed.Some(t, 1, []struct {
 		name     string
 		requests []*requestlog.Request
 		baseline string
@@ -425,7 +426,7 @@ webhooks:
 		{"shown by a later request", append(in("shop", nil), in("shop", prod)[:1]...), "", 6, nil},
 		{"shown by a request for the namespace", append(in("shop", nil), request("CREATE", "namespaces", "", "shop", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","labels":{"stage":"prod"}}}`, "")), "", 5, nil},
 		{"not known", append(in("shop", nil), in("default", nil)...), "", 1, []string{"policy bound 2 default,shop", "policy looks 2 default,shop", "policy prod 2 default,shop", "webhook hooks/accounts.example.com 2 default,shop"}},
-	} {
+	}) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			// The registrations of both sides differ, and their namespaces do not.
@@ -466,7 +467,7 @@ func TestPatchesOfSeveralKinds(t *testing.T) {
 		}
 		return q
 	}
-	for _, tt := range []struct {
+	for _, tt := range speed.Some(t, 1, []struct {
 		name    string
 		request *requestlog.Request
 		changed int
@@ -478,7 +479,7 @@ func TestPatchesOfSeveralKinds(t *testing.T) {
 		{"one not as recorded", patched(true, "old", "new"), 1, ""},
 		{"the other not as recorded", patched(false, "new", "old"), 0, ""},
 		{"neither as recorded", patched(false, "a", "b"), 0, ""},
-	} {
+	}) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			base := policyAndBinding("old", rule, "object.metadata.labels.l != 'old'", "Deny")
@@ -595,7 +596,7 @@ spec: {policyName: prod, validationActions: [Deny]}
 	})
 	const ofBlue = "CREATE configmaps blue/c, CREATE secrets blue/s, CREATE pods blue/p, UPDATE namespaces blue"
 	const everything = "CREATE configmaps red/c, CREATE secrets red/s, CREATE pods red/p, " + ofBlue + ", CREATE clusterroles.rbac.authorization.k8s.io all"
-	for _, tt := range []struct {
+	for _, tt := range speed.Some(t, 1, []struct {
 		name, with, twice string
 		changed           int
 	}{
@@ -605,7 +606,7 @@ spec: {policyName: prod, validationActions: [Deny]}
 		{"a param of a policy that names objects", strings.Replace(strings.Replace(base, "data: {owner: a}", "data: {owner: b}", 1), "resources: [secrets]", "resources: [secrets], resourceNames: [s]", 1), everything, 2},
 		{"a role", base + "\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r}\n", everything, 0},
 		{"a binding", strings.Replace(base, "policyName: prod, validationActions: [Deny]", "policyName: prod, validationActions: [Warn]", 1), "CREATE configmaps red/c, CREATE configmaps blue/c", 1},
-	} {
+	}) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var twice []string

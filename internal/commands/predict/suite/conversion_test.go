@@ -98,7 +98,7 @@ func TestConversionWebhooksAreCalled(t *testing.T) {
 	const begin = "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\n"
 	insecure := strings.Replace(widgets, "service: {namespace: hooks, name: convert}", fmt.Sprintf("url: %s, caBundle: %s", server.URL, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))), 1)
 	const notCalled = "the webhook that converts widgets.example.com is not called: "
-	for _, tc := range []struct {
+	for _, tc := range speed.Some(t, 1, []struct {
 		name, text string
 		options    Options
 		want       []Status
@@ -110,7 +110,7 @@ func TestConversionWebhooksAreCalled(t *testing.T) {
 		{"neither, with a service", begin + "tests:\n" + widgetTests + widgets, Options{}, []Status{Broken, Broken, Passed}, notCalled},
 		{"neither, with a URL", begin + "tests:\n" + widgetTests + insecure, Options{}, []Status{Broken, Broken, Passed}, notCalled},
 		{"neither, for the world", begin + "tests:\n" + widgetTests + insecure + widget, Options{}, []Status{Broken, Broken, Broken}, noWorld},
-	} {
+	}) {
 		t.Run(tc.name, func(t *testing.T) {
 			for i, r := range runWith(t, tc.text, tc.options).Tests {
 				if r.Status != tc.want[i] || r.Status == Broken && !strings.HasPrefix(r.Message, tc.message) || i == 0 && r.Status == Broken && !strings.Contains(r.Message, notCalled) {

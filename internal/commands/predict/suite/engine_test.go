@@ -23,6 +23,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/engines"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/selfsigned"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 var (
@@ -201,7 +202,7 @@ tests:
 // S24.33, S24.2, S24.4: an engine runs next to the server, registers its webhook itself, gets the policies of the test
 // environment in enforcing mode, and evaluates the requests in the chain. Its responses name its policies.
 func TestEngineJudges(t *testing.T) {
-	for _, tc := range []struct {
+	for _, tc := range speed.Some(t, 1, []struct {
 		name   string
 		change func(files map[string]string)
 		status []Status
@@ -249,7 +250,7 @@ metadata: {name: some}
 `
 			}
 		}, []Status{Passed, Passed, Passed, Skipped, Passed, Passed, Passed, Skipped}, uncalled},
-	} {
+	}) {
 		t.Run(tc.name, func(t *testing.T) {
 			texts := engineFiles(t)
 			tc.change(texts)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // S24.35: the first tests of a policy are requests that a server evaluated as they expect. A validation without a
@@ -24,7 +26,7 @@ metadata: {name: ` + name + `}
 spec: {policyName: ` + name + `, validationActions: [Deny]}
 `
 	}
-	for _, tc := range []struct {
+	for _, tc := range speed.Some(t, 2, []struct {
 		name, policies string
 		passed         int
 		says           []string
@@ -87,7 +89,7 @@ spec: {policyName: ` + name + `, validationActions: [Deny]}
 		{"no binding", strings.Split(policy("free", `configmaps]}]}
   validations: [{expression: "false"}]
 `), "---")[0], 0, []string{"policies.yaml: no test could be made:\nno binding of free is in ., and a policy without one evaluates no request"}},
-	} {
+	}) {
 		t.Run(tc.name, func(t *testing.T) {
 			write(t, map[string]string{"policies.yaml": tc.policies})
 			text, err := First(t.Context(), "policies.yaml", FirstOptions{})

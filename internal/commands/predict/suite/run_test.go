@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // run runs the tests of a file as by a release; empty for the release of this program.
@@ -135,7 +136,7 @@ tests:
 	used := func(n int) string {
 		return fmt.Sprintf(quota, fmt.Sprintf(", status: {hard: {pods: 2}, used: {pods: %d}}", n))
 	}
-	for _, tc := range []struct{ name, text string }{
+	for _, tc := range speed.Some(t, 1, []struct{ name, text string }{
 		{"all that there may be", rejected(2) + used(2)},
 		{"more than there may be", rejected(3) + used(3)},
 		{"one", allowed + used(1)},
@@ -144,7 +145,7 @@ tests:
 		{"one, and two are in the world", allowed + used(1) + fmt.Sprintf(pod, "a") + fmt.Sprintf(pod, "c")},
 		{"no status", allowed + fmt.Sprintf(quota, "")},
 		{"no status, and two are in the world", rejected(2) + fmt.Sprintf(quota, "") + fmt.Sprintf(pod, "a") + fmt.Sprintf(pod, "c")},
-	} {
+	}) {
 		t.Run(tc.name, func(t *testing.T) {
 			if r := runWith(t, begin+tc.text, Options{}).Tests[0]; r.Status != Passed {
 				t.Errorf("%s %q %+v", r.Status, r.Message, r.Failures)

@@ -370,7 +370,7 @@ const gadgets = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefin
 // created again: its objects can be owners and dependents.
 func TestGarbageCollectionOfCustomResources(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--controllers", "*")
+	s := harness.Sole(t, "--controllers", "*", "--initializer-timeout", "10m")
 	o := newOwners(t, s)
 	dynamic := harness.Dynamic(t, s.Admin)
 	definitions := dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
@@ -437,7 +437,7 @@ func TestGarbageCollectionOfCustomResources(t *testing.T) {
 // deletion.
 func TestWhatEveryNamespaceHas(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--controllers", "*")
+	s := harness.Sole(t, "--controllers", "*", "--initializer-timeout", "10m")
 	client, ns := harness.Client(t, s.Admin), s.EmptyNamespace(t)
 	accounts, configMaps := client.CoreV1().ServiceAccounts(ns), client.CoreV1().ConfigMaps(ns)
 	for range 2 {
@@ -475,7 +475,7 @@ func TestWhatEveryNamespaceHas(t *testing.T) {
 // A Secret for a ServiceAccount gets a token, and is deleted with the ServiceAccount.
 func TestTokensInSecrets(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--controllers", "*")
+	s := harness.Sole(t, "--controllers", "*", "--initializer-timeout", "10m")
 	client, ns := harness.Client(t, s.Admin), s.Namespace(t)
 	if _, err := client.CoreV1().ServiceAccounts(ns).Create(harness.Context(t), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -515,7 +515,7 @@ func TestTokensInSecrets(t *testing.T) {
 // The status of a quota contains its limits and its use, including custom kinds.
 func TestTheStatusOfQuotas(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--controllers", "*", "--initializer-timeout", "10m")
+	s := harness.Sole(t, "--controllers", "*", "--initializer-timeout", "10m")
 	o := newOwners(t, s)
 	definitions := harness.Dynamic(t, s.Admin).Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	gadget := harness.Dynamic(t, s.Admin).Resource(schema.GroupVersionResource{Group: "gc.example.com", Version: "v1", Resource: "gadgets"}).Namespace(o.ns)
@@ -920,7 +920,7 @@ func TestNoControllers(t *testing.T) {
 func TestControllersAreWhoTheyAreInACluster(t *testing.T) {
 	t.Parallel()
 	hook := harness.NewWebhookServer(t, nil).Hook("/", harness.Allow)
-	s := harness.Start(t, "--controllers", "*")
+	s := harness.Sole(t, "--controllers", "*", "--initializer-timeout", "10m")
 	h := s.HTTP(t, nil)
 	h.Must(201, "POST", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", fmt.Sprintf(`{"metadata": {"name": "who"}, "webhooks": [{
 		"name": "who.example.com", "clientConfig": {"url": %q, "caBundle": %q}, "sideEffects": "None", "admissionReviewVersions": ["v1"],

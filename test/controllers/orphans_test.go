@@ -24,7 +24,7 @@ func TestOrphanLeavesDependentsMadeJustBefore(t *testing.T) {
 		runs = n
 	}
 	const atOnce, dependents = 8, 4
-	s := harness.Start(t, "--controllers", "*")
+	s := harness.Sole(t, "--controllers", "*", "--initializer-timeout", "10m")
 	o := newOwners(t, s)
 	var running sync.WaitGroup
 	for worker := range atOnce {

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 //	                       one line to standard output; its standard error becomes the
 //	                       standard error of end. testscript's own "stop" ends the script
 //	exits CODE PROGRAM ... runs a program that must exit with CODE
+//	[long] ...             runs the line in the long run only
 func TestSessions(t *testing.T) {
 	speed.Server(t)
 	testscript.Run(t, testscript.Params{
@@ -40,6 +41,12 @@ func TestSessions(t *testing.T) {
 			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
 			e.Values[serverKey{}] = new(*serverProcess)
 			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "long" {
+				return false, fmt.Errorf("there is no condition %q", name)
+			}
+			return speed.IsLong(), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"serve": serve,

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/plugins"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // groupVersions lists the group versions in discovery.
@@ -32,7 +33,7 @@ func TestOldVersionsAreServedOnDemand(t *testing.T) {
 	t.Parallel()
 	const oldDocument = "/swagger-2.0.0.pb-v1"
 	dir := t.TempDir()
-	for _, tt := range []struct {
+	for _, tt := range speed.Some(t, 2, []struct {
 		name     string
 		config   []string
 		versions []string
@@ -43,7 +44,7 @@ func TestOldVersionsAreServedOnDemand(t *testing.T) {
 		{"all", []string{"api/legacy=true"}, []string{"apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"}, http.StatusOK},
 		{"a version's own entry is stronger", []string{"api/legacy=true", "apps/v1beta1=false"}, []string{"apps/v1beta2", "extensions/v1beta1"}, http.StatusOK},
 		{"none again, on the same data", []string{"api/legacy=false"}, nil, http.StatusNotFound},
-	} {
+	}) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := harness.StartOn(t, dir, "--runtime-config", strings.Join(tt.config, ","))
 			h := s.HTTP(t, nil)

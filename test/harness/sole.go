@@ -27,7 +27,7 @@ var soles struct {
 	byFlags map[string]*sole
 }
 
-// Sole returns a server with the given flags of serve, besides those of Shared, for tests whose registrations
+// Sole returns a server with the flags of Shared and the given flags of serve, for tests whose registrations
 // affect the requests of other tests. One test uses it at a time, without the registrations, CRDs and
 // namespaces of tests before, and without their ConfigMaps, Secrets, pods and Deployments in default. After a
 // failure the server is not used again. The subtests are not parallel: tests that wait for the server may hold

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // TestChain verifies the interaction of the stages of admission: consecutive webhooks, the server's own
@@ -201,7 +202,7 @@ func testQuiet(t *testing.T, j *judged) {
 func TestPluginOrder(t *testing.T) {
 	t.Parallel()
 	hooks := harness.NewWebhookServer(t, nil)
-	for _, c := range []struct {
+	for _, c := range speed.Some(t, 1, []struct {
 		name    string
 		control []string
 		calls   int
@@ -209,7 +210,7 @@ func TestPluginOrder(t *testing.T) {
 		{"S9.11 NamespaceLifecycle first: nobody is called for a namespace that is not there",
 			[]string{"NamespaceLifecycle", "MutatingAdmissionWebhook", "GenericAdmissionWebhook", "ValidatingAdmissionWebhook", "Initializers"}, 0},
 		{"S9.2 S9.11 webhooks first: they are called", []string{"MutatingAdmissionWebhook", "NamespaceLifecycle"}, 1},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			s := harness.Start(t, "--admission-control", strings.Join(c.control, ","), "--admission-consistency", "strict")
 			hook := hooks.Hook("/"+strings.Join(c.control, "-"), harness.Allow)

@@ -16,7 +16,7 @@ func TestTestScenarios(t *testing.T) {
 	formats := []string{"output-github", "output-json", "output-junit", "output-sarif"}
 	chosen := speed.Pick(t, speed.Of(1, len(formats)), len(formats))
 	left := leftOut(formats, chosen)
-	// The scenario foreign has a suite of each tool. That of kaptest takes as long as ten others.
+	// The scenario foreign has a suite of each tool. The scenario kaptest takes as long as ten others.
 	if !speed.IsLong() {
 		left = append(left, "kaptest")
 	}

@@ -1,0 +1,6 @@
+package subprocess
+
+import "syscall"
+
+// endWithParent makes the kernel kill a process when its parent ends.
+func endWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

@@ -75,10 +75,10 @@ func (s *store) repair(ctx context.Context, key string, opts apistorage.GetOptio
 		if err := s.giveUp(ctx, key, m.GetUID()); err != nil {
 			return nil
 		}
-		return s.again(ctx, key, opts, out)
+		return s.reread(ctx, key, opts, out)
 	}
 	if s.resume(key, out, m, field) {
-		return s.again(ctx, key, opts, out)
+		return s.reread(ctx, key, opts, out)
 	}
 	if held(m, field) {
 		return nil
@@ -102,8 +102,8 @@ func (s *store) repair(ctx context.Context, key string, opts apistorage.GetOptio
 	return assign(out, repaired)
 }
 
-// again reads the currently stored object into out.
-func (s *store) again(ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object) error {
+// reread reads the currently stored object into out.
+func (s *store) reread(ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object) error {
 	fresh := s.newObject()
 	if err := s.Interface.Get(ctx, key, apistorage.GetOptions{IgnoreNotFound: opts.IgnoreNotFound}, fresh); err != nil {
 		return err

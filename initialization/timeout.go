@@ -16,7 +16,7 @@ import (
 
 // expire applies the failure policies of initializers that did not act in time (S11.45, S11.46).
 func (t *tracker) expire(e *entry) {
-	if t.given(e) {
+	if t.expired(e) {
 		t.abandon(e)
 		return
 	}
@@ -32,9 +32,9 @@ func (t *tracker) expire(e *entry) {
 	}
 }
 
-// given reports whether the time of the initializers that hold the object has passed. If so, it
+// expired reports whether the time of the initializers that hold the object has passed. If so, it
 // marks the entry as busy.
-func (t *tracker) given(e *entry) bool {
+func (t *tracker) expired(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e.ended || e.busy || e.until.IsZero() || t.store.d.Clock.Now().Before(e.until) {
@@ -114,7 +114,7 @@ func (t *tracker) expireOne(e *entry, name string, after time.Duration) {
 			return
 		}
 		klog.ErrorS(err, "Could not remove an initializer that did not act in time; will retry", "resource", t.store.resource, "key", e.key, "initializer", name)
-		t.again(e, name)
+		t.restart(e, name)
 		return
 	}
 	if obj == nil {
@@ -126,8 +126,8 @@ func (t *tracker) expireOne(e *entry, name string, after time.Duration) {
 	t.observe(obj)
 }
 
-// again starts the time of an initializer once more: storage may be unavailable for a while.
-func (t *tracker) again(e *entry, name string) {
+// restart starts the time of an initializer once more: storage may be unavailable for a while.
+func (t *tracker) restart(e *entry, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if i := slices.IndexFunc(e.turns, func(turn turn) bool { return turn.name == name }); i >= 0 {

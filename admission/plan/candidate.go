@@ -150,7 +150,7 @@ func match(h *snapshot.Entry, r *Request, target *snapshot.Target, others []sche
 	c, matched := matchRules(h.Rules, h, r, target, others, e)
 	if len(h.Rules) == 0 && h.Binding != nil {
 		// The policy's matchPolicy applies, not the binding's (S14.5).
-		c, matched = own(h, r, 0), true
+		c, matched = exactCandidate(h, r, 0), true
 	}
 	if ok && matched {
 		c.Err = excluding.Err
@@ -162,7 +162,7 @@ func match(h *snapshot.Entry, r *Request, target *snapshot.Target, others []sche
 func matchRules(rules []registration.Rule, h *snapshot.Entry, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) (Candidate, bool) {
 	for i := range rules {
 		if mismatch(&rules[i], r, target) == matches {
-			return own(h, r, i), true
+			return exactCandidate(h, r, i), true
 		}
 	}
 	if !h.Equivalent {
@@ -171,8 +171,8 @@ func matchRules(rules []registration.Rule, h *snapshot.Entry, r *Request, target
 	return matchEquivalent(rules, h, r, target, others, e)
 }
 
-// own returns the candidate for a rule that matches the request's own resource.
-func own(h *snapshot.Entry, r *Request, rule int) Candidate {
+// exactCandidate returns the candidate for a rule that matches the request's own resource.
+func exactCandidate(h *snapshot.Entry, r *Request, rule int) Candidate {
 	return Candidate{Entry: h, Rule: rule, Resource: r.Resource, Subresource: r.Subresource, Kind: r.Kind}
 }
 

@@ -618,7 +618,7 @@ func among(list []Candidate, e *snapshot.Entry) bool {
 // serial adds the webhooks of a plugin that calls them one after the other: the first rejection
 // ends it (S5.13).
 func (b *builder) serial(l *Link) {
-	b.each(l, func(c *Candidate, d *Decision) {
+	b.eachEntry(l, func(c *Candidate, d *Decision) {
 		step := b.decided(l, c, d)
 		switch step.Effect {
 		case Call:
@@ -638,7 +638,7 @@ func (b *builder) parallel(l *Link) {
 		rejection string
 	)
 	first := len(b.plan.Steps)
-	b.each(l, func(c *Candidate, d *Decision) {
+	b.eachEntry(l, func(c *Candidate, d *Decision) {
 		step := b.decided(l, c, d)
 		switch {
 		case d.Err != nil:
@@ -682,10 +682,10 @@ func (b *builder) withdraw(first int, chosen []Entry) {
 	b.plan.Steps = kept
 }
 
-// each calls f in order for every entry of a plugin that has a rule for the request, with the
+// eachEntry calls f in order for every entry of a plugin that has a rule for the request, with the
 // decision about it. If b.all is set, each also adds the other entries. Once the request is
 // rejected, later entries are not reached.
-func (b *builder) each(l *Link, f func(*Candidate, *Decision)) {
+func (b *builder) eachEntry(l *Link, f func(*Candidate, *Decision)) {
 	candidates := Candidates(b.snapshot, l.Source.Source, b.request, b.equivalents)
 	if !b.all {
 		for i := range candidates {

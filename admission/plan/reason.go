@@ -150,7 +150,7 @@ func (r Reason) String() string {
 	case None:
 		return ""
 	case NotAsked:
-		text := r.asked() + " for " + resourceText(r.request.Resource, "")
+		text := r.action() + " for " + resourceText(r.request.Resource, "")
 		if registration.IsVirtual(r.request.Resource.GroupResource()) {
 			text += ", a virtual resource"
 		}
@@ -201,8 +201,8 @@ func (r Reason) String() string {
 	panic(fmt.Sprintf("reason %s has no text", r.Code))
 }
 
-// asked names the action of the entry's kind in a sentence.
-func (r Reason) asked() string {
+// action names the action of the entry's kind in a sentence.
+func (r Reason) action() string {
 	if r.entry != nil && r.entry.Entry.Policy != nil {
 		return "policies are never evaluated"
 	}

@@ -156,7 +156,7 @@ func parseMutatingBinding(obj runtime.Object) []*Entry {
 // newPolicy returns an entry with the common fields of policies. Its Match is never nil: absent
 // constraints match nothing.
 func newPolicy(source Source, meta *metav1.ObjectMeta, failure *v1.FailurePolicyType, match *v1.MatchResources, conditions []v1.MatchCondition, kind *v1.ParamKind, variables []v1.Variable) *Entry {
-	e := whole(source, meta)
+	e := soleEntry(source, meta)
 	e.Policy = &Policy{Variables: each(variables, func(v *v1.Variable) Variable { return Variable(*v) })}
 	e.FailurePolicy = FailurePolicy(or(failure, v1.Fail))
 	e.MatchConditions = each(conditions, func(c *v1.MatchCondition) MatchCondition { return MatchCondition(*c) })
@@ -172,7 +172,7 @@ func newPolicy(source Source, meta *metav1.ObjectMeta, failure *v1.FailurePolicy
 }
 
 func newBinding(source Source, meta *metav1.ObjectMeta, policy string, ref *v1.ParamRef, match *v1.MatchResources) *Entry {
-	e := whole(source, meta)
+	e := soleEntry(source, meta)
 	e.Binding = &Binding{PolicyName: policy}
 	// The policy's failurePolicy applies; a binding has none.
 	e.FailurePolicy = Fail
@@ -189,8 +189,8 @@ func newBinding(source Source, meta *metav1.ObjectMeta, policy string, ref *v1.P
 	return e
 }
 
-// whole returns the entry of an object that is one entry.
-func whole(source Source, meta *metav1.ObjectMeta) *Entry {
+// soleEntry returns the entry of an object that is one entry.
+func soleEntry(source Source, meta *metav1.ObjectMeta) *Entry {
 	return newEntry(source, meta, 0, "", map[string]int{})
 }
 

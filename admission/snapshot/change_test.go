@@ -104,7 +104,7 @@ func TestChangesGiveWhatCompilingAllGives(t *testing.T) {
 				update.Kept = []Kept{}
 				update.Changes = nil
 				for key, o := range objects {
-					if _, known, ok := changing.known(key); ok && known == o.(metav1.Object).GetResourceVersion() {
+					if _, known, ok := changing.compiledVersion(key); ok && known == o.(metav1.Object).GetResourceVersion() {
 						update.Kept = append(update.Kept, Kept{key.source, key.name, known})
 					} else {
 						update.Changes = append(update.Changes, Change{key.source, key.name, o})

@@ -154,7 +154,7 @@ func (c *Compiler) Change(r Registrations) *Snapshot {
 		seen := make(seen, len(r.Kept)+len(r.Changes))
 		for _, kept := range r.Kept {
 			key := id{source: kept.Source, name: kept.Name}
-			if _, version, ok := c.known(key); !ok || version != kept.Version {
+			if _, version, ok := c.compiledVersion(key); !ok || version != kept.Version {
 				return nil
 			}
 			seen[key] = struct{}{}
@@ -167,8 +167,8 @@ func (c *Compiler) Change(r Registrations) *Snapshot {
 	return c.assemble(&r)
 }
 
-// known returns the uid and version of a compiled object; ok is false for other objects.
-func (c *Compiler) known(key id) (uid types.UID, version string, ok bool) {
+// compiledVersion returns the uid and version of a compiled object; ok is false for other objects.
+func (c *Compiler) compiledVersion(key id) (uid types.UID, version string, ok bool) {
 	if e := c.bindings[key]; e != nil {
 		return e.ConfigurationUID, e.ConfigurationVersion, true
 	}
@@ -182,7 +182,7 @@ func (c *Compiler) known(key id) (uid types.UID, version string, ok bool) {
 // manifest file, if any.
 func (c *Compiler) put(key id, obj runtime.Object, file string) {
 	if m, ok := obj.(metav1.Object); ok && m.GetUID() != "" && m.GetResourceVersion() != "" {
-		uid, version, _ := c.known(key)
+		uid, version, _ := c.compiledVersion(key)
 		if uid == m.GetUID() && version == m.GetResourceVersion() {
 			return
 		}

@@ -54,15 +54,15 @@ func FromAudit(id string, start time.Time, latency time.Duration, about Subject,
 	return t
 }
 
-// shown returns the form of a in a Record; nil for a trace of this process.
-func (a *Audit) shown(w writer) *Audit {
+// forRecord returns the form of a in a Record; nil for a trace of this process.
+func (a *Audit) forRecord(w writer) *Audit {
 	if a == nil {
 		return nil
 	}
 	out := *a
-	out.Message, out.Annotations, out.Unknown = w.said(a.Message, false), maps.Clone(a.Annotations), slices.Clone(a.Unknown)
+	out.Message, out.Annotations, out.Unknown = w.orWithheld(a.Message, false), maps.Clone(a.Annotations), slices.Clone(a.Unknown)
 	for key, value := range out.Annotations {
-		out.Annotations[key] = w.said(value, false)
+		out.Annotations[key] = w.orWithheld(value, false)
 	}
 	return &out
 }

@@ -442,11 +442,11 @@ func (t *Trace) record(w writer, subject *Subject) Record {
 			User: subject.User, DryRun: subject.DryRun,
 		},
 		TotalMicros: t.Latency().Microseconds(), OwnMicros: t.Own().Microseconds(),
-		Audit: t.Audit.shown(w), Steps: make([]StepRecord, len(steps)),
+		Audit: t.Audit.forRecord(w), Steps: make([]StepRecord, len(steps)),
 	}
 	switch response, a := t.Response(), t.Audit; {
 	case response != nil:
-		r.Response = &ResponseRecord{response.Code, response.Reason, w.said(response.Message, false)}
+		r.Response = &ResponseRecord{response.Code, response.Reason, w.orWithheld(response.Message, false)}
 	case a != nil && a.Code != 0:
 		r.Response = &ResponseRecord{Code: a.Code, Reason: a.Reason}
 	}
@@ -543,7 +543,7 @@ func (w writer) call(c *Call) CallRecord {
 		out.WouldPatch = w.patch(c.WouldPatch, c.Edits)
 	}
 	for _, warning := range c.Warnings {
-		out.Warnings = append(out.Warnings, w.shown(warning))
+		out.Warnings = append(out.Warnings, w.redacted(warning))
 	}
 	for key, value := range out.AuditAnnotations {
 		out.AuditAnnotations[key] = w.without(value)
@@ -625,11 +625,11 @@ func (w writer) text(err error) string {
 	if err == nil {
 		return ""
 	}
-	return w.shown(err.Error())
+	return w.redacted(err.Error())
 }
 
-// shown removes credentials from a text and truncates it.
-func (w writer) shown(s string) string { return w.cut(w.without(s)) }
+// redacted removes credentials from a text and truncates it.
+func (w writer) redacted(s string) string { return w.cut(w.without(s)) }
 
 // without removes credentials from a text, unless the record is for its caller alone.
 func (w writer) without(s string) string {

@@ -171,7 +171,7 @@ func (w writer) judgement(j *Judgement) JudgementRecord {
 	}
 	out.Consequences = records(list, func(c *Consequence) ConsequenceRecord {
 		one := ConsequenceRecord{
-			Binding: c.Binding, Param: paramRecord(c.Param), Code: c.Code, Message: w.said(c.Message, c.Configuration), Reason: string(c.Reason),
+			Binding: c.Binding, Param: paramRecord(c.Param), Code: c.Code, Message: w.orWithheld(c.Message, c.Configuration), Reason: string(c.Reason),
 			Actions: slices.Clone(c.Actions), Denied: c.Denied, Ignored: c.Forgiven,
 			Enforcement: c.Enforcement.record(), Spared: c.Spared, Annotation: c.Key,
 		}
@@ -189,7 +189,7 @@ func (w writer) evaluation(e *Evaluation) EvaluationRecord {
 		Start: at(e.Start), Micros: e.Latency.Microseconds(), Cost: int64(e.Cost), FalseCondition: e.False,
 	}
 	out.Validations = records(e.Validations, func(v *Validation) ValidationRecord {
-		one := ValidationRecord{Verdict: v.Verdict(), Message: w.said(v.Message, false), Expression: w.cut(v.Expression), Cost: int64(v.Cost), Nanos: v.Latency.Nanoseconds()}
+		one := ValidationRecord{Verdict: v.Verdict(), Message: w.orWithheld(v.Message, false), Expression: w.cut(v.Expression), Cost: int64(v.Cost), Nanos: v.Latency.Nanoseconds()}
 		if !v.Whole {
 			one.Index = new(v.Index)
 		}
@@ -206,26 +206,26 @@ func (w writer) evaluation(e *Evaluation) EvaluationRecord {
 		return one
 	})
 	out.Enforcement = e.Enforcement.record()
-	out.Spared, out.Error = e.Spared, w.said(w.text(e.Err), false)
+	out.Spared, out.Error = e.Spared, w.orWithheld(w.text(e.Err), false)
 	out.Mutations = records(e.Mutations, func(m *Mutation) MutationRecord {
 		return MutationRecord{
-			Index: m.Index, Type: m.Type, Mutated: m.Changed, Patch: w.patch(m.Patch, m.Edits), WouldPatch: w.patch(m.WouldPatch, m.Edits), Error: w.said(w.text(m.Err), false),
+			Index: m.Index, Type: m.Type, Mutated: m.Changed, Patch: w.patch(m.Patch, m.Edits), WouldPatch: w.patch(m.WouldPatch, m.Edits), Error: w.orWithheld(w.text(m.Err), false),
 			Cost: int64(m.Cost), Micros: m.Latency.Microseconds(),
 		}
 	})
 	out.AuditAnnotations = records(e.Annotations, func(a *Annotation) AnnotationRecord {
-		return AnnotationRecord{Key: a.Key, Value: w.said(a.Value, false), Error: w.said(w.text(a.Err), false)}
+		return AnnotationRecord{Key: a.Key, Value: w.orWithheld(a.Value, false), Error: w.orWithheld(w.text(a.Err), false)}
 	})
 	return out
 }
 
-// said returns a text, or withheld if the object has secrets and the text may quote the object.
+// orWithheld returns a text, or withheld if the object has secrets and the text may quote the object.
 // Texts about configuration cannot.
-func (w writer) said(s string, configuration bool) string {
+func (w writer) orWithheld(s string, configuration bool) string {
 	if w.secret && !configuration && s != "" {
 		return withheld
 	}
-	return w.shown(s)
+	return w.redacted(s)
 }
 
 func paramRecord(p *Param) *ParamRecord {

@@ -24,7 +24,7 @@ const tracerName = "github.com/gatehouse-dev/gatehouse/admission"
 func StartStep(ctx context.Context, plugin string, pass registration.Pass, round int) (context.Context, func(error)) {
 	request := oteltrace.SpanFromContext(ctx)
 	if !request.IsRecording() {
-		return ctx, nothing
+		return ctx, ignoreError
 	}
 	ctx, span := request.TracerProvider().Tracer(tracerName).Start(ctx, "Admission step "+plugin,
 		oteltrace.WithAttributes(attribute.String("plugin", plugin), attribute.Stringer("pass", pass), attribute.Int("round", round)))
@@ -39,7 +39,7 @@ func StartStep(ctx context.Context, plugin string, pass registration.Pass, round
 	}
 }
 
-func nothing(error) {}
+func ignoreError(error) {}
 
 // CallSpan is the span of a call. Call End once, when the outcome of the call is recorded.
 type CallSpan struct {

@@ -118,7 +118,7 @@ func archiveName(b *program) string {
 
 // writeArchives writes an archive with each program for each platform.
 func (r *release) writeArchives() error {
-	for _, b := range r.all() {
+	for _, b := range r.allPrograms() {
 		_, err := r.create(archiveName(b), func(w io.Writer) error {
 			return writeTarGz(w, b.made, []entry{
 				{name: "LICENSE", mode: 0o644, content: r.license},

@@ -18,7 +18,7 @@ import (
 
 // writeBOMs writes a list of the modules in each program.
 func (r *release) writeBOMs() error {
-	for _, b := range r.all() {
+	for _, b := range r.allPrograms() {
 		list, err := b.bom()
 		if err != nil {
 			return err

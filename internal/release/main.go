@@ -132,8 +132,8 @@ type release struct {
 
 func (r *release) version() string { return r.programs[0].version }
 
-// all returns the programs of both names.
-func (r *release) all() []*program { return slices.Concat(r.programs, r.agents) }
+// allPrograms returns the programs of both names.
+func (r *release) allPrograms() []*program { return slices.Concat(r.programs, r.agents) }
 
 // link is the URL of a file of the release.
 func (r *release) link(name string) string { return strings.TrimSuffix(r.url, "/") + "/" + name }

@@ -348,8 +348,8 @@ func (a *Agent) keepUnanswered(before time.Time) {
 	}
 }
 
-// known reports whether a request comes from the API server, by the token of its kubeconfig.
-func (a *Agent) known(r *http.Request) bool {
+// authenticated reports whether a request comes from the API server, by the token of its kubeconfig.
+func (a *Agent) authenticated(r *http.Request) bool {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	return ok && subtle.ConstantTimeCompare([]byte(token), a.token) == 1
 }

@@ -118,7 +118,7 @@ func (f *follower) advance(ctx context.Context, first bool) error {
 // the file from its beginning. Reading events twice is harmless.
 func (f *follower) grown(ctx context.Context) error {
 	read, before := f.read, slices.Clone(f.before)
-	same, err := f.same(read, before)
+	same, err := f.hasBytes(read, before)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (f *follower) grown(ctx context.Context) error {
 		if err := f.lines(ctx); err != nil {
 			return err
 		}
-		if same, err = f.same(read, before); same || err != nil {
+		if same, err = f.hasBytes(read, before); same || err != nil {
 			return err
 		}
 	}
@@ -139,8 +139,8 @@ func (f *follower) grown(ctx context.Context) error {
 	return f.lines(ctx)
 }
 
-// same reports whether the file still has the given bytes before a position.
-func (f *follower) same(position int64, before []byte) (bool, error) {
+// hasBytes reports whether the file still has the given bytes before a position.
+func (f *follower) hasBytes(position int64, before []byte) (bool, error) {
 	if len(before) == 0 {
 		return true, nil
 	}

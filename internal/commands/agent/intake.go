@@ -39,7 +39,7 @@ func (a *Agent) intake(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if !a.known(r) {
+		if !a.authenticated(r) {
 			// Events of other clients could be forged.
 			http.Error(w, "only the API server sends audit events here, with the token of its kubeconfig", http.StatusUnauthorized)
 			return

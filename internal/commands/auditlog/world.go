@@ -179,7 +179,7 @@ func (c *conversion) derive() {
 		case source == registration.Mutating:
 			c.unknown = append(c.unknown, fmt.Sprintf("why the log has no call of %s %s, which was to be called", source, s.Entry))
 		default:
-			c.asked(e, s)
+			c.noteCall(e, s)
 		}
 	}
 }
@@ -226,8 +226,8 @@ func (c *conversion) excluded(e *registration.Entry, s *plan.Step) {
 	c.conditions[e.Source] = append(c.conditions[e.Source], failed)
 }
 
-// asked records that an entry was asked according to the registrations.
-func (c *conversion) asked(e *registration.Entry, s *plan.Step) {
+// noteCall records that an entry was asked according to the registrations.
+func (c *conversion) noteCall(e *registration.Entry, s *plan.Step) {
 	rule := 0
 	if s.Rule != nil {
 		rule = *s.Rule

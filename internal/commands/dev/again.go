@@ -55,10 +55,10 @@ func (m *manifestWatcher) changed() <-chan string {
 	return m.changes
 }
 
-// again applies the changes of the manifests to the server, and deletes applied objects that are no longer in them. If
+// reapply applies the changes of the manifests to the server, and deletes applied objects that are no longer in them. If
 // the manifests cannot be read, it changes nothing. restart reports whether a program has other arguments, environment or
 // files now, which it reads at its start.
-func (s *session) again(ctx context.Context, authority []byte) (restart bool, err error) {
+func (s *session) reapply(ctx context.Context, authority []byte) (restart bool, err error) {
 	p, err := s.read()
 	if err != nil {
 		if text := err.Error(); text != s.broken {

@@ -133,7 +133,7 @@ func (s *session) describe(ctx context.Context) error {
 		kubeconfig := admin.Kubeconfig
 		if s.AsServiceAccount {
 			kubeconfig = filepath.Join(p.home, "kubeconfig")
-			if err := writeKubeconfig(kubeconfig, admin.URL, authority, p.here(container.ServiceAccountPath+"/token"), p.namespace()); err != nil {
+			if err := writeKubeconfig(kubeconfig, admin.URL, authority, p.hostPath(container.ServiceAccountPath+"/token"), p.namespace()); err != nil {
 				return err
 			}
 		}
@@ -243,7 +243,7 @@ func (s *session) sayAssumed(p *program) {
 	if p.found != "" {
 		found = " (" + p.found + ")"
 	}
-	line("program", "%s%s", p.shown(), found)
+	line("program", "%s%s", p.commandLine(), found)
 	line("directory", "%s", cmp.Or(p.recipe.dir, "."))
 	line("port", "%d", p.port)
 	var names []string
@@ -261,7 +261,7 @@ func (s *session) sayAssumed(p *program) {
 		if m.Path == container.ServiceAccountPath {
 			continue
 		}
-		line("files", "%s is %s: %s", m.Path, p.here(m.Path), cmp.Or(m.From, "an empty directory"))
+		line("files", "%s is %s: %s", m.Path, p.hostPath(m.Path), cmp.Or(m.From, "an empty directory"))
 	}
 	for _, from := range slices.Sorted(maps.Keys(d.replaced)) {
 		line("replaced", "%s in %s", from, strings.Join(d.replaced[from], ", "))
@@ -279,7 +279,7 @@ func (s *session) sayAssumed(p *program) {
 // unreachable reports whether the program can find the files of a mount only at the path of the container. A Secret may
 // get its files later.
 func (p *program) unreachable(m container.Mount) bool {
-	inTemporaries := p.here(m.Path) != filepath.Join(p.root, filepath.FromSlash(m.Path))
+	inTemporaries := p.hostPath(m.Path) != filepath.Join(p.root, filepath.FromSlash(m.Path))
 	hasFiles := len(m.Files) > 0 || m.Secret
 	return m.Path != container.ServiceAccountPath && !inTemporaries && hasFiles && len(p.described.replaced[m.Path]) == 0
 }
@@ -288,7 +288,7 @@ func (p *program) unreachable(m container.Mount) bool {
 func (p *program) remedy(m container.Mount) string {
 	flags := image.Flags(cmp.Or(p.recipe.dir, "."), m.Path)
 	if len(flags) == 0 {
-		return fmt.Sprintf("nothing in the manifests names %s: if the program looks there, name %s by an argument or a variable of the program", m.Path, p.here(m.Path))
+		return fmt.Sprintf("nothing in the manifests names %s: if the program looks there, name %s by an argument or a variable of the program", m.Path, p.hostPath(m.Path))
 	}
 	var words []string
 	for _, f := range flags {

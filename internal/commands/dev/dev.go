@@ -349,7 +349,7 @@ func (s *session) loop(ctx context.Context, authority []byte) (err error) {
 			s.Say("%s changed.", name)
 		case <-s.Restart:
 		case <-s.manifests.changed():
-			if changed, err = s.again(ctx, authority); err != nil && ctx.Err() == nil {
+			if changed, err = s.reapply(ctx, authority); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}

@@ -281,8 +281,8 @@ func (l *live) spare(original *unstructured.Unstructured, now time.Time) (*unstr
 	return u, nil
 }
 
-// own returns the copy for the requests of the program: everything else is as in the original.
-func (l *live) own(t *taken, now time.Time) *unstructured.Unstructured {
+// ownCopy returns the copy for the requests of the program: everything else is as in the original.
+func (l *live) ownCopy(t *taken, now time.Time) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetGroupVersionKind(t.original.GroupVersionKind())
 	u.SetName(l.name(t))
@@ -326,7 +326,7 @@ func (l *live) try(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err = hooks.Create(ctx, l.own(t, l.clock.Now()), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err == nil {
+		if _, err = hooks.Create(ctx, l.ownCopy(t, l.clock.Now()), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err == nil {
 			_, err = hooks.Update(ctx, spared, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: fieldOwner})
 		}
 		// After a conflict, the real write retries.
@@ -415,7 +415,7 @@ func (l *live) renewOne(ctx context.Context, t *taken) error {
 	}
 	t.original = original
 	now := l.clock.Now()
-	own := l.own(t, now)
+	own := l.ownCopy(t, now)
 	if !t.made {
 		if _, err = hooks.Create(ctx, own, metav1.CreateOptions{FieldManager: fieldOwner}); apierrors.IsAlreadyExists(err) {
 			// The response to the earlier write was lost.

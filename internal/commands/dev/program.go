@@ -262,8 +262,8 @@ func (p *program) certificate() map[string][]byte {
 // containerTmp is the directory of a container for temporary files.
 const containerTmp = "/tmp"
 
-// here returns the path on this machine of a path of the container.
-func (p *program) here(name string) string {
+// hostPath returns the path on this machine of a path of the container.
+func (p *program) hostPath(name string) string {
 	if rest, ok := strings.CutPrefix(name, containerTmp); ok && (rest == "" || rest[0] == '/') {
 		return filepath.Join(p.temporaries, filepath.FromSlash(rest))
 	}
@@ -288,7 +288,7 @@ func (p *program) describe(data container.Data, tokens func(audience string) ([]
 		d.Mounts = append(d.Mounts, p.serviceAccount(data, tokens != nil)...)
 	}
 	for _, m := range d.Mounts {
-		d.paths = append(d.paths, container.Path{Container: m.Path, Here: p.here(m.Path)})
+		d.paths = append(d.paths, container.Path{Container: m.Path, Here: p.hostPath(m.Path)})
 	}
 	d.paths = append(d.paths, p.source...)
 	for _, m := range d.Mounts {
@@ -314,7 +314,7 @@ func (p *program) serviceAccount(data container.Data, hasTokens bool) []containe
 
 // write writes the files of a mount. Files that have the content already, and tokens, stay.
 func (p *program) write(d *described, m container.Mount, tokens func(audience string) ([]byte, error)) error {
-	here := p.here(m.Path)
+	here := p.hostPath(m.Path)
 	if _, single := m.Files[""]; !single {
 		if err := os.MkdirAll(here, 0o700); err != nil {
 			return err
@@ -433,8 +433,8 @@ func (p *program) argumentsHere(d *described, arguments []string) []string {
 	return arguments
 }
 
-// shown returns the command line for the user. References to variables, which may have secrets, are not replaced.
-func (p *program) shown() string { return strings.Join(p.command, " ") }
+// commandLine returns the command line for the user. References to variables, which may have secrets, are not replaced.
+func (p *program) commandLine() string { return strings.Join(p.command, " ") }
 
 // start starts the program.
 func (p *program) start(args []string, g *guard) (err error) {

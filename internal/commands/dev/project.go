@@ -150,8 +150,8 @@ func (c client) service() types.NamespacedName {
 	return types.NamespacedName{Namespace: text(c.config, "service", "namespace"), Name: text(c.config, "service", "name")}
 }
 
-// here returns the port of a client whose URL is on this machine.
-func (c client) here() (port int, ok bool) {
+// localPort returns the port of a client whose URL is on this machine.
+func (c client) localPort() (port int, ok bool) {
 	u, err := url.Parse(text(c.config, "url"))
 	if err != nil || u.Hostname() != localhost && u.Hostname() != "127.0.0.1" {
 		return 0, false
@@ -162,7 +162,7 @@ func (c client) here() (port int, ok bool) {
 
 // target returns the program that a client calls; nil for none.
 func (p *project) target(c client) *target {
-	port, ok := c.here()
+	port, ok := c.localPort()
 	for _, t := range p.targets {
 		if ok && port == t.port || slices.Contains(t.services, c.service()) {
 			return t

@@ -56,7 +56,7 @@ func (p *project) choose(named string, port int, alone bool) error {
 	here := 0
 	for _, u := range p.objects {
 		for _, c := range clients(u) {
-			at, ok := c.here()
+			at, ok := c.localPort()
 			switch service := c.service(); {
 			case ok:
 				here = cmp.Or(here, at)

@@ -147,8 +147,8 @@ type walk struct {
 	always map[Place]bool
 }
 
-// known returns the value of a part, if it depends on the kind alone.
-func (w *walk) known(e ast.Expr) (value any, ok bool) {
+// constantOf returns the value of a part, if it depends on the kind alone.
+func (w *walk) constantOf(e ast.Expr) (value any, ok bool) {
 	if w.state == nil {
 		return nil, false
 	}
@@ -162,7 +162,7 @@ func (w *walk) known(e ast.Expr) (value any, ok bool) {
 // visit visits a part. The values in a loop belong to its last iteration, so they are ignored.
 // always reports whether the expression fails whenever the part does.
 func (w *walk) visit(e ast.Expr, loop, always bool) {
-	if _, ok := w.known(e); ok && !loop {
+	if _, ok := w.constantOf(e); ok && !loop {
 		return
 	}
 	// A part behind an optional part may be none.
@@ -208,7 +208,7 @@ func (w *walk) call(call ast.CallExpr, loop, always bool) {
 	args := call.Args()
 	switch call.FunctionName() {
 	case operators.Conditional:
-		if value, ok := w.known(args[0]); ok && !loop {
+		if value, ok := w.constantOf(args[0]); ok && !loop {
 			chosen := args[2]
 			if value == true {
 				chosen = args[1]
@@ -223,7 +223,7 @@ func (w *walk) call(call ast.CallExpr, loop, always bool) {
 	case operators.LogicalAnd, operators.LogicalOr:
 		// The other operand may determine the result.
 		for i, arg := range args {
-			_, known := w.known(args[1-i])
+			_, known := w.constantOf(args[1-i])
 			w.visit(arg, loop, always && known)
 		}
 		return

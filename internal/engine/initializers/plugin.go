@@ -189,7 +189,7 @@ func (p *Plugin) ordered(ctx context.Context, a admission.Attributes) error {
 		return nil
 	}
 	wishes := own[0].Source != registration.Initializing
-	if wishes && asked(registration.Ordered(a.GetResource().GroupResource(), a.GetOldObject()), own) {
+	if wishes && orderKept(registration.Ordered(a.GetResource().GroupResource(), a.GetOldObject()), own) {
 		return nil
 	}
 	all := own
@@ -217,8 +217,8 @@ func (p *Plugin) ordered(ctx context.Context, a admission.Attributes) error {
 	return nil
 }
 
-// asked reports whether the stored object has the same order annotations.
-func asked(before, now []*registration.Entry) bool {
+// orderKept reports whether the stored object has the same order annotations.
+func orderKept(before, now []*registration.Entry) bool {
 	return len(before) > 0 && reflect.DeepEqual(before[0].Order, now[0].Order)
 }
 

@@ -52,7 +52,7 @@ func (e *contentEncoder) value(v any) error {
 	case []any:
 		return e.list(v)
 	default:
-		return e.other(v)
+		return e.marshal(v)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (e *contentEncoder) list(l []any) error {
 
 func (e *contentEncoder) text(s string) error {
 	if !review.Plain(s) {
-		return e.other(s)
+		return e.marshal(s)
 	}
 	e.out = append(e.out, '"')
 	e.out = append(e.out, s...)
@@ -116,7 +116,7 @@ func (e *contentEncoder) text(s string) error {
 	return nil
 }
 
-func (e *contentEncoder) other(v any) error {
+func (e *contentEncoder) marshal(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ func (p *Policy) Costs() []Cost {
 		list = append(list, Cost{field, e.Text(), e.Scope(), most.Load(), expression.PerExpression})
 	}
 	p.conditions(add)
-	p.others(add)
+	p.otherExpressions(add)
 	return list
 }
 
@@ -54,9 +54,9 @@ func (p *Policy) conditions(f visit) {
 	})
 }
 
-// others calls f with all expressions except the match conditions and the variables, in the order
+// otherExpressions calls f with all expressions except the match conditions and the variables, in the order
 // of the fields.
-func (p *Policy) others(f visit) {
+func (p *Policy) otherExpressions(f visit) {
 	for i := range p.Validations {
 		v := &p.Validations[i]
 		f(fmt.Sprintf("spec.validations[%d].expression", i), v.Holds, &p.spent.validations[i])

@@ -128,7 +128,7 @@ func (p *Policy) Problems() []Problem {
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		list = append(list, Problem{fmt.Sprintf("spec.variables[%s].expression", name), variables[name]})
 	}
-	p.others(add)
+	p.otherExpressions(add)
 	return list
 }
 

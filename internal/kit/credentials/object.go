@@ -46,12 +46,12 @@ var kinds = []kind{
 // Whole reports whether the objects of a resource, or of its subresource, exist only for their credentials: a
 // text derived from such an object may quote them, and must not be shown.
 func Whole(r schema.GroupResource, subresource string) bool {
-	return slices.ContainsFunc(kinds, func(k kind) bool { return k.whole && k.resource == r && k.asked(subresource) })
+	return slices.ContainsFunc(kinds, func(k kind) bool { return k.whole && k.resource == r && k.hasObject(subresource) })
 }
 
-// asked reports whether requests for a subresource have an object of the kind: a subresource listed separately
+// hasObject reports whether requests for a subresource have an object of the kind: a subresource listed separately
 // has another kind.
-func (k *kind) asked(subresource string) bool {
+func (k *kind) hasObject(subresource string) bool {
 	return k.subresource == "" || k.subresource == subresource
 }
 

@@ -56,7 +56,7 @@ func ReadArgument(path string, limit int64) ([]byte, error) {
 func Open(path string) (*os.File, error) { return open(path, math.MaxInt64) }
 
 // ReadFrom returns the rest of in, at most limit bytes.
-func ReadFrom(in io.Reader, limit int64) ([]byte, error) { return all(in, 0, limit) }
+func ReadFrom(in io.Reader, limit int64) ([]byte, error) { return readUpTo(in, 0, limit) }
 
 // Check returns the error of Read that can be detected without reading. It is for files that a library opens itself.
 func Check(path string, limit int64) error {
@@ -175,15 +175,15 @@ func read(f *os.File, path string, limit int64) ([]byte, error) {
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
 		expected = info.Size()
 	}
-	data, err := all(f, expected, limit)
+	data, err := readUpTo(f, expected, limit)
 	if errors.As(err, new(Refused)) {
 		err = &fs.PathError{Op: "read", Path: path, Err: err}
 	}
 	return data, err
 }
 
-// all reads to the end. It is an error if there are more than limit bytes.
-func all(in io.Reader, expected, limit int64) ([]byte, error) {
+// readUpTo reads to the end. It is an error if there are more than limit bytes.
+func readUpTo(in io.Reader, expected, limit int64) ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(int(min(expected, limit)) + bytes.MinRead)
 	if _, err := b.ReadFrom(io.LimitReader(in, limit+1)); err != nil {

@@ -73,9 +73,9 @@ func Post(args ...string) (released func(), err error) {
 	}, nil
 }
 
-// Stand waits until the process that has started this guard ends, and then calls remove, unless the guard was
+// AwaitOwner waits until the process that has started this guard ends, and then calls remove, unless the guard was
 // released. It reports whether it called remove.
-func Stand(out io.Writer, remove func(context.Context) error) (removed bool, err error) {
+func AwaitOwner(out io.Writer, remove func(context.Context) error) (removed bool, err error) {
 	// Signals that end the owner must not end the guard.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	if _, err := fmt.Fprintln(out, standing); err != nil {

@@ -44,7 +44,7 @@ func (w *Writer) Write(data []byte) (int, error) {
 		data = append(w.rest, data...)
 		w.rest = nil
 	}
-	end := whole(data)
+	end := completeLen(data)
 	w.rest = append(w.rest, data[end:]...)
 	if _, err := w.out.Write(w.text.append(make([]byte, 0, end), data[:end])); err != nil {
 		return 0, err
@@ -64,8 +64,8 @@ func (w *Writer) Flush() error {
 	return err
 }
 
-// whole returns the length of data without an incomplete character at its end.
-func whole(data []byte) int {
+// completeLen returns the length of data without an incomplete character at its end.
+func completeLen(data []byte) int {
 	for i := len(data) - 1; i >= 0 && i >= len(data)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(data[i]) {
 			if utf8.FullRune(data[i:]) {

@@ -243,7 +243,7 @@ func nowAt(object *unstructured.Unstructured, p *trace.PatchOperation, d *review
 	if len(d.Path) == 0 {
 		return now(object, p)
 	}
-	if taken(encode(d.After)) {
+	if redacted(encode(d.After)) {
 		return "unknown"
 	}
 	part, ok := partOf(object, p, d.Path)
@@ -311,7 +311,7 @@ func appended(object *unstructured.Unstructured, p *trace.PatchOperation) string
 	if !ok {
 		return "changed"
 	}
-	if len(p.Value) == 0 || taken(p.Value) {
+	if len(p.Value) == 0 || redacted(p.Value) {
 		return "unknown"
 	}
 	for _, element := range elements {
@@ -322,14 +322,14 @@ func appended(object *unstructured.Unstructured, p *trace.PatchOperation) string
 	return "changed"
 }
 
-// taken reports whether the trace redacted a credential in a value.
-func taken(value json.RawMessage) bool { return bytes.Contains(value, []byte(credentials.Removed)) }
+// redacted reports whether the trace redacted a credential in a value.
+func redacted(value json.RawMessage) bool { return bytes.Contains(value, []byte(credentials.Removed)) }
 
 // sameAs compares a value of the object with the value of a change. Members that were defaulted later make no
 // difference.
 func sameAs(found any, set json.RawMessage) string {
 	want, ok := decode(set)
-	if !ok || taken(set) {
+	if !ok || redacted(set) {
 		return "unknown"
 	}
 	if review.Has(found, want) {

@@ -95,8 +95,8 @@ func (u *Upgrade) instead(l *Life) string {
 	return "; write " + best.GroupVersion().String() + " " + best.Kind
 }
 
-// gone returns the reason why the target does not serve a version.
-func (u *Upgrade) gone(l *Life) string {
+// absence returns the reason why the target does not serve a version.
+func (u *Upgrade) absence(l *Life) string {
 	if l.Introduced != nil && u.To.LessThan(l.Introduced) {
 		return "comes with " + minor(l.Introduced)
 	}
@@ -119,7 +119,7 @@ var upgradeRuleRemoved = &Rule{
 		kind := *e.Entry.Policy.ParamKind
 		l := u.life(func(l *Life) bool { return l.GroupVersion().WithKind(l.Kind) == kind })
 		if l != nil && !l.served(u.To) {
-			p.finds(at(e.Entry, "paramKind"), "the params of %s are of %s %s, which %s%s", e, kind.GroupVersion(), kind.Kind, u.gone(l), u.instead(l))
+			p.finds(at(e.Entry, "paramKind"), "the params of %s are of %s %s, which %s%s", e, kind.GroupVersion(), kind.Kind, u.absence(l), u.instead(l))
 		}
 	}),
 }
@@ -154,7 +154,7 @@ func (p *pass) removed(u *Upgrade, e *snapshot.Entry, i int) {
 					left = true
 					continue
 				}
-				text := fmt.Sprintf("%s of %s %s", known.Resource, known.GroupVersion(), u.gone(known))
+				text := fmt.Sprintf("%s of %s %s", known.Resource, known.GroupVersion(), u.absence(known))
 				if !slices.Contains(gone, text) {
 					gone = append(gone, text)
 				}
@@ -215,7 +215,7 @@ var upgradeAPIVersion = &Rule{
 			case l == nil:
 				p.finds(place{o, []any{"apiVersion"}}, "Kubernetes %s serves no %s of %s; use webhooks or policies", minor(u.To), o.Kind, gv)
 			case !l.served(u.To):
-				p.finds(place{o, []any{"apiVersion"}}, "%s of %s %s%s", o.Kind, gv, u.gone(l), u.instead(l))
+				p.finds(place{o, []any{"apiVersion"}}, "%s of %s %s%s", o.Kind, gv, u.absence(l), u.instead(l))
 			}
 		}
 	},

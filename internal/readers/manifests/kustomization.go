@@ -20,7 +20,7 @@ func isKustomization(path string) bool {
 // kustomization records a kustomization, and its patches, which are parts of objects.
 func (r *reader) kustomization(path string) {
 	dir := filepath.Dir(path)
-	r.set.Notes = append(r.set.Notes, Note{File: path, Message: "a kustomization is not built: " + made("kubectl kustomize", dir)})
+	r.set.Notes = append(r.set.Notes, Note{File: path, Message: "a kustomization is not built: " + outputOf("kubectl kustomize", dir)})
 	data, err := files.Read(path, files.Configuration)
 	if err != nil {
 		r.set.Problems = append(r.set.Problems, Problem{File: path, Message: files.Cause(err).Error()})

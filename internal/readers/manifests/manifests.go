@@ -65,7 +65,9 @@ type Note struct {
 // MadeByOthers is in the Message of a Note about input of another program that generates objects.
 const MadeByOthers = "give the command what "
 
-func made(by, dir string) string { return fmt.Sprintf("%s'%s %s' makes, as -", MadeByOthers, by, dir) }
+func outputOf(by, dir string) string {
+	return fmt.Sprintf("%s'%s %s' makes, as -", MadeByOthers, by, dir)
+}
 
 // Set is the result of Read.
 type Set struct {
@@ -253,7 +255,7 @@ func (r *reader) directory(root string) error {
 		if filepath.Base(path) == "templates" && isFile(filepath.Join(filepath.Dir(path), chartFile)) {
 			chart := filepath.Dir(path)
 			r.set.Notes = append(r.set.Notes, Note{File: path,
-				Message: "templates of a Helm chart are not objects: " + made("helm template", chart)})
+				Message: "templates of a Helm chart are not objects: " + outputOf("helm template", chart)})
 			return fs.SkipDir
 		}
 		return nil

@@ -120,7 +120,7 @@ func (m *markdown) block(b Block, depth int) {
 		table := Table{Columns: Columns("level", "where", "what", "rule")}
 		for i := range b {
 			f := &b[i]
-			table.Add(f.Level, Code(known(f.Place(), f.Object)...), Code(known(f.Text(), f.Remedy)...), Code(f.Rule))
+			table.Add(f.Level, Code(nonEmpty(f.Place(), f.Object)...), Code(nonEmpty(f.Text(), f.Remedy)...), Code(f.Rule))
 		}
 		m.table(table)
 	case Diff:
@@ -132,8 +132,8 @@ func (m *markdown) block(b Block, depth int) {
 	}
 }
 
-// known returns the texts that are not empty.
-func known(list ...string) []string {
+// nonEmpty returns the texts that are not empty.
+func nonEmpty(list ...string) []string {
 	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
 }
 

@@ -133,14 +133,14 @@ func drawnOnce(list []Explained, common []string, links Links) (sections []Block
 	}
 	for first, names := range same {
 		section := sections[first].(Section)
-		section.Blocks = slices.Insert(section.Blocks, 0, Block(Note("The same plan: %s", some(names))))
+		section.Blocks = slices.Insert(section.Blocks, 0, Block(Note("The same plan: %s", joinSome(names))))
 		sections[first] = section
 	}
 	return sections
 }
 
-// some joins names, up to a limit.
-func some(names []string) string {
+// joinSome joins names, up to a limit.
+func joinSome(names []string) string {
 	const most = 10
 	if len(names) > most {
 		return fmt.Sprintf("%s, %d more", strings.Join(names[:most], ", "), len(names)-most)

@@ -171,8 +171,8 @@ func auditOf(r *trace.Record) []Block {
 	return list
 }
 
-// known notes how a part of a trace is known, unless the audit log itself has it.
-func (i *Item) known(k trace.Known) {
+// noteOrigin notes how a part of a trace is known, unless the audit log itself has it.
+func (i *Item) noteOrigin(k trace.Known) {
 	switch k {
 	case trace.Derived:
 		i.remark(Plain, "derived: the registrations say so, and the audit log does not")
@@ -243,7 +243,7 @@ func (w *drawing) step(s *trace.StepRecord) Item {
 		one.Again = "run again"
 	}
 	if s.Known == trace.Unknown {
-		one.known(s.Known)
+		one.noteOrigin(s.Known)
 	}
 	if w.several {
 		one.Object = s.Name
@@ -306,13 +306,13 @@ func (w *drawing) step(s *trace.StepRecord) Item {
 		one.remark(Plain, "allowed")
 	}
 	one.Inside = append(one.Inside, details(
-		Fact{Name: "namespace", Text: other(s.Namespace, w.record.Request.Namespace)}, Fact{Name: "registrations of revision", Text: other(s.Revision, w.record.Revision)}, readAt(s.ReadAt),
+		Fact{Name: "namespace", Text: unlessUsual(s.Namespace, w.record.Request.Namespace)}, Fact{Name: "registrations of revision", Text: unlessUsual(s.Revision, w.record.Revision)}, readAt(s.ReadAt),
 	)...)
 	return one
 }
 
-// other returns the text, or "" if it is the usual one.
-func other(text, usual string) string {
+// unlessUsual returns the text, or "" if it is the usual one.
+func unlessUsual(text, usual string) string {
 	if text == usual {
 		return ""
 	}
@@ -348,7 +348,7 @@ func (w *drawing) call(s *trace.StepRecord, c *trace.CallRecord, unused string) 
 	if c.Verdict == trace.Unheard.String() {
 		one.Verdict.Class = Plain
 	}
-	one.known(c.Known)
+	one.noteOrigin(c.Known)
 	if c.WebhookKnown != "" {
 		one.remark(Plain, "its configuration is %s", c.WebhookKnown)
 	}
@@ -451,7 +451,7 @@ func (w *drawing) judgement(s *trace.StepRecord, j *trace.JudgementRecord) Item 
 	if j.Known != "" {
 		one.Took = ""
 	}
-	one.known(j.Known)
+	one.noteOrigin(j.Known)
 	if one.Verdict = Judged(s, j); one.Verdict.Class == Bad {
 		one.Bar.Class, one.Open = string(Bad), true
 	}

@@ -84,7 +84,7 @@ func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (fun
 			t.everyKind(ctx, func(ctx context.Context) { c.Sync(ctx, discover, lookAgain) })
 		},
 		quotas.remind,
-		func(ctx context.Context) { exactly.turns.run(ctx, quotas.again) },
+		func(ctx context.Context) { exactly.turns.run(ctx, quotas.recount) },
 		forget,
 	), nil
 }
@@ -134,8 +134,8 @@ func (q *quotaInformer) remind(ctx context.Context) {
 	}
 }
 
-// again makes the controller count a quota, if the quota exists.
-func (q *quotaInformer) again(id types.NamespacedName) {
+// recount makes the controller count a quota, if the quota exists.
+func (q *quotaInformer) recount(id types.NamespacedName) {
 	if quota, err := q.Lister().ResourceQuotas(id.Namespace).Get(id.Name); err == nil {
 		q.handler.OnAdd(quota, false)
 	}

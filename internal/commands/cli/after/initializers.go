@@ -97,9 +97,9 @@ func (o *initializersOptions) open() (*session, error) {
 	return s, err
 }
 
-// known returns an error if the server has no initializers. A server with initializers serves their
+// checkServed returns an error if the server has no initializers. A server with initializers serves their
 // configurations or is Gatehouse, which may have that API version disabled.
-func (s *session) known() error {
+func (s *session) checkServed() error {
 	served, err := s.discovery.ServerResourcesForGroupVersion(configurations.GroupVersion().String())
 	configurable := func(r metav1.APIResource) bool { return r.Name == configurations.Resource }
 	if apierrors.IsNotFound(err) || (err == nil && !slices.ContainsFunc(served.APIResources, configurable)) {

@@ -61,7 +61,7 @@ func (o *initializersOptions) list(ctx context.Context, streams command.Streams)
 	if err != nil {
 		return err
 	}
-	if err := s.known(); err != nil {
+	if err := s.checkServed(); err != nil {
 		return err
 	}
 	resources, err := s.resources(o.types, "list")
@@ -225,7 +225,7 @@ func (o *initializersOptions) watch(ctx context.Context, streams command.Streams
 	if err != nil {
 		return err
 	}
-	if err := s.known(); err != nil {
+	if err := s.checkServed(); err != nil {
 		return err
 	}
 	resources, err := s.resources(o.types, "watch")

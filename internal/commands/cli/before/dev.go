@@ -115,7 +115,7 @@ they were renewed last, and go when the command ends. Manifests are not applied.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case o.guard != "":
-				return o.cluster.Stand(streams, "'gatehouse dev' ended without taking its registrations out of the cluster; that was done",
+				return o.cluster.AwaitOwner(streams, "'gatehouse dev' ended without taking its registrations out of the cluster; that was done",
 					func(ctx context.Context, config *rest.Config) error {
 						return dev.Leave(ctx, config, o.guard, temporary.GuardSettled)
 					})

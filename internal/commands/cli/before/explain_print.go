@@ -40,7 +40,7 @@ func printExplanations(out io.Writer, format string, found []*v1alpha1.Admission
 func viewOf(found []*v1alpha1.AdmissionExplanation, makers []string, all bool) *view.Document {
 	list := make([]view.Explained, len(found))
 	for i, e := range found {
-		list[i] = view.Explained{For: makers[i], Asked: asked(e), Plan: e.Status.Plan, All: all, Error: "the server gave no reason"}
+		list[i] = view.Explained{For: makers[i], Asked: requestTitle(e), Plan: e.Status.Plan, All: all, Error: "the server gave no reason"}
 		if e.Status.Error != nil {
 			list[i].Error = e.Status.Error.Message
 		}
@@ -65,8 +65,8 @@ func likely(e *v1alpha1.AdmissionExplanation) bool {
 	return e.Status.Plan != nil && e.Status.Plan.Verdict() == plan.VerdictLikely
 }
 
-// asked is the title of a request without a plan.
-func asked(e *v1alpha1.AdmissionExplanation) string {
+// requestTitle is the title of a request without a plan.
+func requestTitle(e *v1alpha1.AdmissionExplanation) string {
 	r := e.Spec.Resource
 	resource := path.Join(r.Group, r.Version) + " " + path.Join(r.Resource, e.Spec.Subresource)
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Spec.Operation, resource, path.Join(e.Spec.Namespace, e.Spec.Name)))

@@ -144,7 +144,7 @@ func (o *recordOptions) complete() error {
 
 func (o *recordOptions) run(ctx context.Context, streams command.Streams) error {
 	if o.guard != "" {
-		return o.cluster.Stand(streams, "the recorder ended without removing its registration; it was removed", func(ctx context.Context, config *rest.Config) error {
+		return o.cluster.AwaitOwner(streams, "the recorder ended without removing its registration; it was removed", func(ctx context.Context, config *rest.Config) error {
 			return recorder.Remove(ctx, config, o.guard, temporary.GuardSettled)
 		})
 	}

@@ -73,13 +73,13 @@ func (c *Cluster) Arguments() (args []string) {
 	return args
 }
 
-// Stand waits until the guarded process ends, removes its objects from the cluster, and prints said.
-func (c *Cluster) Stand(streams Streams, said string, leave func(context.Context, *rest.Config) error) error {
+// AwaitOwner waits until the guarded process ends, removes its objects from the cluster, and prints said.
+func (c *Cluster) AwaitOwner(streams Streams, said string, leave func(context.Context, *rest.Config) error) error {
 	config, err := c.Open()
 	if err != nil {
 		return err
 	}
-	removed, err := temporary.Stand(terminal.Exact(streams.Out), func(ctx context.Context) error { return leave(ctx, config) })
+	removed, err := temporary.AwaitOwner(terminal.Exact(streams.Out), func(ctx context.Context) error { return leave(ctx, config) })
 	if removed && err == nil {
 		terminal.Fprintf(streams.Err, "gatehouse: %s\n", said)
 	}

@@ -226,9 +226,9 @@ func (r *run) noteOld() {
 	}
 }
 
-// gone returns the objects of the version before that are missing from the files, in the order of deletion: dependent
+// deletions returns the objects of the version before that are missing from the files, in the order of deletion: dependent
 // objects come first.
-func (r *run) gone(kinds *offline.Kinds) []*task {
+func (r *run) deletions(kinds *offline.Kinds) []*task {
 	kept := map[identity]bool{}
 	for _, t := range r.tasks {
 		kept[r.identity(kinds, t.sent)] = true
@@ -266,7 +266,7 @@ func (t *task) judges() bool {
 // remove deletes objects that are missing from the files: either the objects that affect admission, or the others.
 func (r *run) remove(ctx context.Context, judging bool) error {
 	any := false
-	for _, t := range r.gone(r.stage.Kinds()) {
+	for _, t := range r.deletions(r.stage.Kinds()) {
 		if t.judges() != judging || t.skipped {
 			continue
 		}

@@ -110,7 +110,7 @@ func TestWhatIsGone(t *testing.T) {
 	}
 	r.tasks = []*task{one("{apiVersion: v1, kind: ConfigMap, metadata: {name: kept, namespace: default}}", false)}
 	var got []string
-	for _, g := range r.gone(kinds) {
+	for _, g := range r.deletions(kinds) {
 		got = append(got, g.kind.Kind.Kind+" "+g.name)
 	}
 	if want := []string{"ConfigMap gone", "LimitRange limits", "CustomResourceDefinition as.example.com", "Namespace shop"}; !slices.Equal(got, want) {

@@ -96,7 +96,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	found.Summary.StartSeconds = time.Since(begin).Seconds()
 	begin = time.Now()
 	r := &run{Options: o, stage: s, report: found}
-	if err := r.all(ctx); err != nil {
+	if err := r.runAll(ctx); err != nil {
 		return nil, err
 	}
 	r.countUnseen()

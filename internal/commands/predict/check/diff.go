@@ -34,11 +34,11 @@ func (r *run) diff(context.Context) error {
 		if err := json.Unmarshal(t.answer.Body, &made); err != nil {
 			return fmt.Errorf("the server's answer about %s: %w", t.result.Title(), err)
 		}
-		written, err := yaml.Marshal(shown(t.sent.Object, t.sent.Object))
+		written, err := yaml.Marshal(comparable(t.sent.Object, t.sent.Object))
 		if err != nil {
 			return err
 		}
-		stored, err := yaml.Marshal(shown(made, t.sent.Object))
+		stored, err := yaml.Marshal(comparable(made, t.sent.Object))
 		if err != nil {
 			return err
 		}
@@ -75,8 +75,8 @@ func changes(record *trace.Record) []Change {
 	return list
 }
 
-// shown returns an object without the fields that every server sets, and without credentials.
-func shown(content, sent map[string]any) map[string]any {
+// comparable returns an object without the fields that every server sets, and without credentials.
+func comparable(content, sent map[string]any) map[string]any {
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
 	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink"} {
 		unstructured.RemoveNestedField(u.Object, "metadata", field)

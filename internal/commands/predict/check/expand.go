@@ -92,7 +92,7 @@ func (r *run) dependents(ctx context.Context, t *task) (findings []func(), err e
 				field := strings.Join(d.Template, ".")
 				message := (&dependent{*d}).rejected(cause.message)
 				findings = append(findings, func() {
-					r.report.findCause(t, report.Error, cause.Rule(ruleDependent), field, message, cause.Cause)
+					r.report.addFindingWithCause(t, report.Error, cause.Rule(ruleDependent), field, message, cause.Cause)
 				})
 			}
 		}

@@ -179,6 +179,6 @@ func (r *run) needServerSide() {
 	if len(long) > 1 {
 		others = fmt.Sprintf(", and %d more,", len(long)-1)
 	}
-	r.report.find(long[0], report.Error, ruleServerSide, "",
+	r.report.addFinding(long[0], report.Error, ruleServerSide, "",
 		fmt.Sprintf("this object%s cannot be applied without --server-side: kubectl apply keeps a copy in an annotation, which may have %d KiB", others, validation.TotalAnnotationSizeLimitB>>10))
 }

@@ -183,28 +183,28 @@ func (r *Report) add(t *task) *Object {
 	return o
 }
 
-// find adds a finding about an object.
-func (r *Report) find(t *task, level report.Level, rule, field, message string) {
+// addFinding adds a finding about an object.
+func (r *Report) addFinding(t *task, level report.Level, rule, field, message string) {
 	line, column := t.object.Place(field)
 	r.Findings = append(r.Findings, report.Finding{
 		Level: level, Rule: rule, File: t.object.File, Line: line, Column: column, Object: t.result.Title(), Field: field, Message: message,
 	})
 }
 
-// findCause adds a finding with its cause.
-func (r *Report) findCause(t *task, level report.Level, rule, field, message string, cause report.Cause) {
-	r.find(t, level, rule, field, message)
+// addFindingWithCause adds a finding with its cause.
+func (r *Report) addFindingWithCause(t *task, level report.Level, rule, field, message string, cause report.Cause) {
+	r.addFinding(t, level, rule, field, message)
 	r.Findings[len(r.Findings)-1].Cause = cause
 }
 
 func (r *Report) warn(t *task, rule, field, message string) {
-	r.find(t, report.Warning, rule, field, message)
+	r.addFinding(t, report.Warning, rule, field, message)
 }
 
 // refuse rejects an object that was not sent to the server.
 func (r *Report) refuse(t *task, rule, field, message string) {
 	t.result.Verdict, t.result.Message = Rejected, message
-	r.find(t, report.Error, rule, field, message)
+	r.addFinding(t, report.Error, rule, field, message)
 }
 
 // missingKind treats an object whose kind is not defined as MissingDefinitions requires.
@@ -284,7 +284,7 @@ func (r *Report) judged(t *task) {
 			field = before
 		}
 		cause := a.warningCause(w)
-		r.findCause(t, report.Warning, cause.Rule(rule), field, w, cause)
+		r.addFindingWithCause(t, report.Warning, cause.Rule(rule), field, w, cause)
 	}
 	if a.OK() {
 		if t.result.Verdict == Unknown {
@@ -297,7 +297,7 @@ func (r *Report) judged(t *task) {
 	if len(a.denials) > 0 {
 		for i := range a.denials {
 			d := &a.denials[i]
-			r.findCause(t, report.Error, deniedRule(s, d), "", d.message, d.Cause)
+			r.addFindingWithCause(t, report.Error, deniedRule(s, d), "", d.message, d.Cause)
 		}
 		t.result.Cause = a.denials[0].Cause
 		return
@@ -308,7 +308,7 @@ func (r *Report) judged(t *task) {
 		if f.Unread && slices.Contains(t.later, f.Field) {
 			f.Message += ", which came after this release of Kubernetes"
 		}
-		r.find(t, report.Error, rule, f.Place, f.Message)
+		r.addFinding(t, report.Error, rule, f.Place, f.Message)
 		r.Findings[len(r.Findings)-1].Field = f.Field
 	}
 	if unread && t.lenient != nil {

@@ -80,7 +80,7 @@ func (r *run) did(what string, objects int) {
 	r.Progress(what, r.done, of)
 }
 
-func (r *run) all(ctx context.Context) error {
+func (r *run) runAll(ctx context.Context) error {
 	for _, part := range []func(context.Context) error{r.applyInOrder, r.expand, r.checkTypes, r.explain, r.doubtGuesses, r.diff} {
 		if err := part(ctx); err != nil {
 			return err
@@ -255,12 +255,12 @@ func (r *run) applyAll(ctx context.Context, batch []*task) error {
 	}
 	return stage.InLanes(ctx, batch, lane, func(ctx context.Context, t *task) error {
 		defer r.did(applying, 1)
-		return r.one(ctx, t, variants[t.key()])
+		return r.applyObject(ctx, t, variants[t.key()])
 	})
 }
 
-// one applies an object, which may be one of several variants. The error reports that there was no response.
-func (r *run) one(ctx context.Context, t *task, variants []*task) error {
+// applyObject applies an object, which may be one of several variants. The error reports that there was no response.
+func (r *run) applyObject(ctx context.Context, t *task, variants []*task) error {
 	t.dryRun = t.name != "" && t != variants[len(variants)-1]
 	if t.skipped {
 		a, err := r.apply(ctx, r.admin, t)

@@ -207,7 +207,7 @@ func (t *taker) list(ctx context.Context, resources []schema.GroupResource, prog
 			lists[i], err = All(ctx, t.objects.Resource(gvr), metav1.ListOptions{})
 			if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 				refusals[i] = &Unread{Resource: resource.String(), Reason: oneLine(err)}
-				lists[i], refusals[i].Namespaces, err = t.some(ctx, gvr)
+				lists[i], refusals[i].Namespaces, err = t.byNamespace(ctx, gvr)
 			}
 			if err != nil {
 				return fmt.Errorf("listing %s: %w", resource, err)
@@ -233,8 +233,8 @@ func (t *taker) list(ctx context.Context, resources []schema.GroupResource, prog
 	return found, unread, nil
 }
 
-// some reads a resource in each of the namespaces where the caller may, and returns these namespaces, too.
-func (t *taker) some(ctx context.Context, gvr schema.GroupVersionResource) (found []*unstructured.Unstructured, in []string, err error) {
+// byNamespace reads a resource in each of the namespaces where the caller may, and returns these namespaces, too.
+func (t *taker) byNamespace(ctx context.Context, gvr schema.GroupVersionResource) (found []*unstructured.Unstructured, in []string, err error) {
 	itself := gvr.GroupResource() == schema.GroupResource{Resource: "namespaces"}
 	if !itself && !t.namespaced[gvr] {
 		return nil, nil, nil

@@ -97,7 +97,7 @@ func (f *fetcher) get(ctx context.Context, address string) ([]byte, error) {
 		if at.Scheme != "https" && at.Scheme != "http" || at.Host == "" || first.Scheme == "https" && at.Scheme != "https" {
 			return nil, fmt.Errorf("%s: a schema is fetched by https, or by http if the location says so", at.Redacted())
 		}
-		data, next, err := f.one(ctx, at, at.Host == first.Host)
+		data, next, err := f.request(ctx, at, at.Host == first.Host)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", at.Redacted(), plainError(ctx, err))
 		}
@@ -120,8 +120,8 @@ func plainError(ctx context.Context, err error) error {
 	return err
 }
 
-// one makes one request. next is the target of a redirect.
-func (f *fetcher) one(ctx context.Context, at *url.URL, named bool) (data []byte, next *url.URL, err error) {
+// request makes one request. next is the target of a redirect.
+func (f *fetcher) request(ctx context.Context, at *url.URL, named bool) (data []byte, next *url.URL, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return nil, nil, err

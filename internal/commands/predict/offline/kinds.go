@@ -99,7 +99,7 @@ func Builtin() *Kinds {
 			r.Group, r.Version = gv.Group, gv.Version
 		}
 		last := lists[len(lists)-1]
-		if gv, _ := schema.ParseGroupVersion(last.GroupVersion); !there(gv.WithKind(r.Kind)) {
+		if gv, _ := schema.ParseGroupVersion(last.GroupVersion); !kindExists(gv.WithKind(r.Kind)) {
 			continue
 		}
 		last.APIResources = append(last.APIResources, r)
@@ -111,8 +111,8 @@ func Builtin() *Kinds {
 	return k
 }
 
-// there reports whether a kind exists in the release that this process emulates.
-func there(kind schema.GroupVersionKind) bool {
+// kindExists reports whether a kind exists in the release that this process emulates.
+func kindExists(kind schema.GroupVersionKind) bool {
 	if !emulation.Emulates() {
 		return true
 	}

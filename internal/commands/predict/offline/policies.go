@@ -175,7 +175,7 @@ func (f *files) params(kind schema.GroupVersionKind, namespace string, meant fun
 		if u.GroupVersionKind().GroupKind() != kind.GroupKind() || in != namespace || !meant(u) {
 			continue
 		}
-		param, err := f.shown(u, kind)
+		param, err := f.servedAs(u, kind)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", plan.ErrUnknown, d.At(), err)
 		}
@@ -185,8 +185,8 @@ func (f *files) params(kind schema.GroupVersionKind, namespace string, meant fun
 	return found, nil
 }
 
-// shown returns an object of a file as a server returns it in a kind.
-func (f *files) shown(u *unstructured.Unstructured, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+// servedAs returns an object of a file as a server returns it in a kind.
+func (f *files) servedAs(u *unstructured.Unstructured, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	if !catalog.Scheme.Recognizes(kind) {
 		if u.GroupVersionKind() != kind && !f.kinds.converts(kind.GroupKind()) {
 			return nil, fmt.Errorf("%s %q cannot be converted to %s here", u.GetKind(), u.GetName(), kind.GroupVersion())

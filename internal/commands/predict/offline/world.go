@@ -476,10 +476,10 @@ func (c *custom) Seen(kind schema.GroupVersionKind) (object, old runtime.Object,
 	if err != nil {
 		return nil, nil, err
 	}
-	if object, err = seen(object, kind); err != nil {
+	if object, err = inVersion(object, kind); err != nil {
 		return nil, nil, err
 	}
-	old, err = seen(old, kind)
+	old, err = inVersion(old, kind)
 	return object, old, err
 }
 
@@ -502,8 +502,8 @@ func (c *custom) converted(kind schema.GroupVersionKind) (object, old runtime.Ob
 	return content.DeepCopy(), content, nil
 }
 
-// seen returns an object in another version, as users see it.
-func seen(obj runtime.Object, kind schema.GroupVersionKind) (runtime.Object, error) {
+// inVersion returns an object in another version, as users see it.
+func inVersion(obj runtime.Object, kind schema.GroupVersionKind) (runtime.Object, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj, nil

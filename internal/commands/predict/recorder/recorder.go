@@ -308,12 +308,12 @@ func (r *Recorder) write(stopped <-chan struct{}) (err error) {
 	for err == nil {
 		select {
 		case v := <-r.reviews:
-			err = r.one(v)
+			err = r.writeReview(v)
 		case <-flush.C:
 			err = r.output.flush()
 		case <-stopped:
 			for err == nil && len(r.reviews) > 0 {
-				err = r.one(<-r.reviews)
+				err = r.writeReview(<-r.reviews)
 			}
 			if err == nil {
 				return nil
@@ -323,8 +323,8 @@ func (r *Recorder) write(stopped <-chan struct{}) (err error) {
 	return fmt.Errorf("writing the recorded requests: %w", err)
 }
 
-// one writes one request.
-func (r *Recorder) one(v review) error {
+// writeReview writes one request.
+func (r *Recorder) writeReview(v review) error {
 	defer r.waiting.Add(-int64(len(v.body)))
 	// Requests that cannot be evaluated are written, too: the reader reports the reason.
 	q, _ := requestlog.FromReview(v.body)

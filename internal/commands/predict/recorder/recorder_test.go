@@ -345,7 +345,7 @@ func TestLabelsOfNamespacesAreRecorded(t *testing.T) {
 				if err := r.output.open(); err != nil {
 					t.Fatal(err)
 				}
-				if err := r.one(review{body: []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","resource":{"version":"v1","resource":"configmaps"},"namespace":"shop","name":"a","operation":"CREATE","object":{"apiVersion":"v1","kind":"ConfigMap"}}}`)}); err != nil {
+				if err := r.writeReview(review{body: []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","resource":{"version":"v1","resource":"configmaps"},"namespace":"shop","name":"a","operation":"CREATE","object":{"apiVersion":"v1","kind":"ConfigMap"}}}`)}); err != nil {
 					t.Fatal(err)
 				}
 				if err := r.output.close(); err != nil {

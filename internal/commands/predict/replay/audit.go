@@ -77,7 +77,7 @@ func Audit(ctx context.Context, o AuditOptions) (*auditreport.Report, error) {
 		name, _ := f.Content["metadata"].(map[string]any)["name"].(string)
 		a.places[name] = f
 	}
-	return r, a.all(ctx, &o, first.Requests)
+	return r, a.evaluateAll(ctx, &o, first.Requests)
 }
 
 type auditing struct {
@@ -94,8 +94,8 @@ type audited struct {
 	findings []*auditreport.Finding
 }
 
-func (a *auditing) all(ctx context.Context, o *AuditOptions, of int) error {
-	count, err := judgedInOrder(ctx, o.Source, &o.Judging, of, a.one, a.add)
+func (a *auditing) evaluateAll(ctx context.Context, o *AuditOptions, of int) error {
+	count, err := judgedInOrder(ctx, o.Source, &o.Judging, of, a.evaluateObject, a.add)
 	if err != nil {
 		return err
 	}
@@ -129,8 +129,8 @@ func (a *auditing) add(_ *requestlog.Request, j *audited) {
 // changesObject precedes the patch in the message of a change.
 const changesObject = " changes the object: "
 
-// one evaluates one object, and reads the result of each policy from the trace.
-func (a *auditing) one(ctx context.Context, q *requestlog.Request) (*audited, error) {
+// evaluateObject evaluates one object, and reads the result of each policy from the trace.
+func (a *auditing) evaluateObject(ctx context.Context, q *requestlog.Request) (*audited, error) {
 	p, err := prepare(q)
 	if err != nil {
 		return nil, err

@@ -160,8 +160,8 @@ func objects(p *prepared, a, b *verdict) (*difference, error) {
 			return
 		}
 		paths[position.ReplaceAllString(path, "[]")] = true
-		d.before = append(d.before, path+": "+shown(path, was, quoting))
-		d.after = append(d.after, path+": "+shown(path, is, quoting))
+		d.before = append(d.before, path+": "+display(path, was, quoting))
+		d.after = append(d.after, path+": "+display(path, is, quoting))
 	})
 	if len(paths) == 0 {
 		return nil, nil
@@ -200,8 +200,8 @@ func quotingOf(q *requestlog.Request, others ...map[string]any) func(string) str
 // maxValue bounds the length of a displayed value, in bytes.
 const maxValue = 200
 
-// shown formats a value for display, without credentials.
-func shown(path string, v any, quoting func(string) string) string {
+// display formats a value for display, without credentials.
+func display(path string, v any, quoting func(string) string) string {
 	if v == nil {
 		return "(none)"
 	}

@@ -95,7 +95,7 @@ const noUID = "00000000-0000-4000-8000-000000000000"
 // prepare completes a request.
 func prepare(q *requestlog.Request) (*prepared, error) {
 	p := &prepared{Request: q, user: *userOf(q), object: q.Object}
-	stored, err := found(q)
+	stored, err := storedObject(q)
 	if err != nil {
 		return nil, err
 	}

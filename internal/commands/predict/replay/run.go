@@ -80,7 +80,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
-	count, err := r.all(ctx)
+	count, err := r.evaluateAll(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -236,12 +236,12 @@ type pair struct {
 	unknown []string
 }
 
-// all evaluates the requests, and gathers the verdicts in order.
-func (r *runner) all(ctx context.Context) (*requestlog.Count, error) {
+// evaluateAll evaluates the requests, and gathers the verdicts in order.
+func (r *runner) evaluateAll(ctx context.Context) (*requestlog.Count, error) {
 	if r.of == 0 {
 		return r.Source.Read(ctx, func(*requestlog.Request) error { return nil })
 	}
-	return judgedInOrder(ctx, r.Source, &r.Judging, r.of, r.one, func(q *requestlog.Request, p *pair) {
+	return judgedInOrder(ctx, r.Source, &r.Judging, r.of, r.evaluateRequest, func(q *requestlog.Request, p *pair) {
 		if r.judged != nil {
 			r.judged(q, p.twice)
 		}
@@ -250,9 +250,9 @@ func (r *runner) all(ctx context.Context) (*requestlog.Count, error) {
 	})
 }
 
-// one evaluates a request with its alternatives. Alternatives for which the baseline contradicts the recorded response
+// evaluateRequest evaluates a request with its alternatives. Alternatives for which the baseline contradicts the recorded response
 // are dropped, and the others must agree.
-func (r *runner) one(ctx context.Context, q *requestlog.Request) (*pair, error) {
+func (r *runner) evaluateRequest(ctx context.Context, q *requestlog.Request) (*pair, error) {
 	said, err := r.only(ctx, q)
 	if len(q.Or) == 0 {
 		return said, err

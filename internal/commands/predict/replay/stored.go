@@ -18,9 +18,9 @@ var scalable = map[schema.GroupResource]schema.GroupVersionKind{
 	{Group: "apps", Resource: "statefulsets"}: {Group: "apps", Version: "v1", Kind: "StatefulSet"},
 }
 
-// found returns the stored object that a request acts on; nil for none. This is the object shown by the log, or else
+// storedObject returns the stored object that a request acts on; nil for none. This is the object shown by the log, or else
 // OldObject. For a request to a scale, OldObject is a scale: found builds the parent object from the data in the scale.
-func found(q *requestlog.Request) (json.RawMessage, error) {
+func storedObject(q *requestlog.Request) (json.RawMessage, error) {
 	switch {
 	case q.Stored != nil:
 		return q.Stored, nil

@@ -192,7 +192,7 @@ func (r *Request) patch(sent, old, answer json.RawMessage, query url.Values) str
 		return err.Error()
 	}
 	if r.Response != nil && r.Response.Allowed {
-		objects = shown(objects, answer)
+		objects = agreeing(objects, answer)
 	}
 	r.Object = objects[0]
 	for _, object := range objects[1:] {

@@ -54,9 +54,9 @@ func patched(old, patch json.RawMessage) ([]json.RawMessage, error) {
 	return []json.RawMessage{merged, strategic}, nil
 }
 
-// shown returns the one of two objects that agrees with the response to a request, or both if the response agrees with
+// agreeing returns the one of two objects that agrees with the response to a request, or both if the response agrees with
 // both or neither.
-func shown(objects []json.RawMessage, answer json.RawMessage) []json.RawMessage {
+func agreeing(objects []json.RawMessage, answer json.RawMessage) []json.RawMessage {
 	var a, b, is any
 	if len(objects) != 2 || json.Unmarshal(objects[0], &a) != nil || json.Unmarshal(objects[1], &b) != nil || json.Unmarshal(answer, &is) != nil {
 		return objects

@@ -176,7 +176,7 @@ func (r *Reader) lines(ctx context.Context, name string, l *lines, whole bool, t
 			note(&r.count.LeftOut, fmt.Sprintf("a line of more than %d MiB", MaxLine>>20), place)
 		case len(trimmed) == 0:
 		case whole && !json.Valid(trimmed):
-			document, rest, broken := l.rest(line, err)
+			document, rest, broken := l.restOf(line, err)
 			if broken != nil {
 				r.count.Problems = append(r.count.Problems, fmt.Sprintf("%s:%d: the file ends here: %v", name, bytes.Count(document, []byte("\n")), broken))
 			}
@@ -201,9 +201,9 @@ func (r *Reader) lines(ctx context.Context, name string, l *lines, whole bool, t
 	}
 }
 
-// rest returns the rest of a file after its first line, which was read with err, up to MaxLine bytes, and a reader for
+// restOf returns the rest of a file after its first line, which was read with err, up to MaxLine bytes, and a reader for
 // everything after. broken is the reason why the file could not be read to its end.
-func (l *lines) rest(first []byte, err error) (whole []byte, follows io.Reader, broken error) {
+func (l *lines) restOf(first []byte, err error) (whole []byte, follows io.Reader, broken error) {
 	whole, follows = append(bytes.Clone(first), '\n'), bytes.NewReader(nil)
 	if err == nil {
 		var more []byte
@@ -273,7 +273,7 @@ func (r *Reader) line(data []byte, place string, take func(*Request) error) erro
 	var other bool
 	switch {
 	case of.Kind == "EventList" && isAudit(of.APIVersion):
-		return r.each(data, place, take)
+		return r.readItems(data, place, take)
 	case of.Kind == "Event" && isAudit(of.APIVersion):
 		if of.APIVersion != "audit.k8s.io/v1" {
 			note(&r.count.LeftOut, "audit events of version "+text(of.APIVersion)+" are not read; audit.k8s.io/v1 is", place)
@@ -286,13 +286,13 @@ func (r *Reader) line(data []byte, place string, take func(*Request) error) erro
 	case r.events != nil:
 		why = "not an event of an audit log"
 	case of.Kind == Kind:
-		q, why = r.own(data, of)
+		q, why = r.readOwn(data, of)
 	case of.Kind == "AdmissionReview":
 		q, why = ofReview(data, of)
 	case of.Kind == "AdmissionTrace" || of.Kind == "" && bytes.Contains(data, []byte(`"steps"`)):
 		q, why = r.traced(data)
 	case of.Kind == "AdmissionTraceList":
-		return r.each(data, place, take)
+		return r.readItems(data, place, take)
 	case of.Kind == "":
 		why = "a line without a kind"
 	default:
@@ -315,8 +315,8 @@ func text(s string) string { return fmt.Sprintf("%.60q", s) }
 
 func isAudit(apiVersion string) bool { return strings.HasPrefix(apiVersion, auditv1.GroupName+"/") }
 
-// each reads the items of a list.
-func (r *Reader) each(data []byte, place string, take func(*Request) error) error {
+// readItems reads the items of a list.
+func (r *Reader) readItems(data []byte, place string, take func(*Request) error) error {
 	var list struct {
 		metav1.TypeMeta
 		Items []json.RawMessage `json:"items"`
@@ -350,8 +350,8 @@ func withKind(item json.RawMessage, of metav1.TypeMeta) json.RawMessage {
 	return kind
 }
 
-// own reads a line of Gatehouse's own format.
-func (r *Reader) own(data []byte, of metav1.TypeMeta) (*Request, string) {
+// readOwn reads a line of Gatehouse's own format.
+func (r *Reader) readOwn(data []byte, of metav1.TypeMeta) (*Request, string) {
 	if of.APIVersion != APIVersion {
 		return nil, "recorded requests of version " + text(of.APIVersion) + " are not read; " + APIVersion + " is"
 	}

@@ -32,9 +32,9 @@ func (o *Options) TakeLater(content map[string]any, kind schema.GroupVersionKind
 	return later
 }
 
-// known returns the body of a question without the fields that do not exist in the release. rejects returns the
+// releaseBody returns the body of a question without the fields that do not exist in the release. rejects returns the
 // rejection by the release's strict decoder; it is nil if there is none.
-func (s *Stage) known(q *Question) (body []byte, rejects func(*Answer) *Answer) {
+func (s *Stage) releaseBody(q *Question) (body []byte, rejects func(*Answer) *Answer) {
 	whole := q.Method == http.MethodPost || q.Method == http.MethodPut || q.ContentType == string(types.ApplyYAMLPatchType)
 	content := map[string]any{}
 	if s.Fields == nil || !whole || len(q.Body) == 0 || utiljson.Unmarshal(q.Body, &content) != nil {

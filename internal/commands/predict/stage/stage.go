@@ -61,7 +61,7 @@ func (s *Stage) Ask(ctx context.Context, q *Question) (*Answer, error) {
 	if q.Subresource != "" {
 		at = path.Join(at, q.Subresource) + (&url.URL{Path: q.Subpath}).EscapedPath()
 	}
-	body, rejects := s.known(q)
+	body, rejects := s.releaseBody(q)
 	a, err := s.send(ctx, Request{q.Method, at, q.Query, q.ContentType, body}, &q.User, &q.Rehearsal)
 	if err == nil && rejects != nil {
 		a = rejects(a)

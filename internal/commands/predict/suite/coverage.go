@@ -99,8 +99,8 @@ type Branch struct {
 	begin int
 }
 
-// each calls way for each possible outcome of the item, with its kind.
-func (c *Covered) each(way func(kind string, taken bool)) {
+// outcomes calls way for each possible outcome of the item, with its kind.
+func (c *Covered) outcomes(way func(kind string, taken bool)) {
 	for _, b := range c.Branches {
 		way(c.Kind, b.True > 0)
 		way(c.Kind, b.False > 0)
@@ -115,7 +115,7 @@ func (c *Covered) each(way func(kind string, taken bool)) {
 
 // Ways returns the number of outcomes that occurred, and the number of all outcomes.
 func (c *Covered) Ways() (taken, all int) {
-	c.each(func(_ string, was bool) {
+	c.outcomes(func(_ string, was bool) {
 		all++
 		if was {
 			taken++
@@ -311,7 +311,7 @@ func (c *Covered) decision(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Va
 		e.Kind() == ast.LiteralKind || e.Kind() == ast.IdentKind && strings.HasPrefix(e.AsIdent(), "@") || c.watched[e.ID()] != nil {
 		return
 	}
-	text, line, begin := c.part(a, e)
+	text, line, begin := c.textOf(a, e)
 	if text == "" {
 		return
 	}
@@ -329,7 +329,7 @@ func (c *Covered) decision(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Va
 
 // list counts the lengths of a list that a macro iterates over.
 func (c *Covered) list(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Val))) {
-	text, line, _ := c.part(a, e)
+	text, line, _ := c.textOf(a, e)
 	if text == "" || e.Kind() == ast.ListKind || e.Kind() == ast.MapKind {
 		return
 	}
@@ -350,7 +350,7 @@ func (c *Covered) list(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Val)))
 func (c *Covered) boundary(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Val))) {
 	args := e.AsCall().Args()
 	if operand, values := mutants.Boundary(e); operand != nil {
-		text, line, _ := c.part(a, operand)
+		text, line, _ := c.textOf(a, operand)
 		for _, value := range values {
 			k := c.addCase(ofBoundaries, fmt.Sprintf("%s is %d", text, value), line)
 			on(operand, func(v ref.Val) {
@@ -361,8 +361,8 @@ func (c *Covered) boundary(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Va
 		}
 		return
 	}
-	left, line, _ := c.part(a, args[0])
-	right, _, _ := c.part(a, args[1])
+	left, line, _ := c.textOf(a, args[0])
+	right, _, _ := c.textOf(a, args[1])
 	k := c.addCase(ofBoundaries, left+" equals "+right, line)
 	var first, second ref.Val
 	for i, last := range []*ref.Val{&first, &second} {
@@ -384,9 +384,9 @@ func (c *Covered) boundary(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Va
 	})
 }
 
-// part returns a part of the expression as written, with its line and its offset in the text; empty for parts generated
+// textOf returns a part of the expression as written, with its line and its offset in the text; empty for parts generated
 // by the compiler.
-func (c *Covered) part(a *ast.AST, e ast.Expr) (text string, line, begin int) {
+func (c *Covered) textOf(a *ast.AST, e ast.Expr) (text string, line, begin int) {
 	text, err := celparser.Unparse(e, a.SourceInfo())
 	if err != nil || strings.Contains(text, "@") && e.Kind() == ast.IdentKind {
 		return "", 0, 0
@@ -538,7 +538,7 @@ func (c *Coverage) Shares() []Share {
 		shares[i].Kind = kind
 	}
 	for _, item := range c.Items {
-		item.each(func(kind string, taken bool) {
+		item.outcomes(func(kind string, taken bool) {
 			s := &shares[slices.Index(CoverageKinds, kind)]
 			s.All++
 			if taken {

@@ -141,7 +141,7 @@ var ownMark = regexp.MustCompile(`\b` + ownKind + `\b`)
 
 func readers() []reader {
 	return []reader{
-		{ownMark, (*finder).own},
+		{ownMark, (*finder).readOwn},
 		{regexp.MustCompile(`(?m)^kind:\s*Test\s*$|cli\.kyverno\.io/`), (*finder).kyverno},
 		{regexp.MustCompile(`test\.gatekeeper\.sh/`), (*finder).gator},
 		{regexp.MustCompile(`(?m)^(vapT|mapT|t)estSuites\s*:`), (*finder).kaptest},
@@ -258,8 +258,8 @@ func eachDocument(file string, text []byte, read func(root *yamlv3.Node)) *FileE
 	}
 }
 
-// own reads a document of Gatehouse's own format.
-func (f *finder) own(path string, data []byte, root *yamlv3.Node) bool {
+// readOwn reads a document of Gatehouse's own format.
+func (f *finder) readOwn(path string, data []byte, root *yamlv3.Node) bool {
 	apiVersion, kind := header(root)
 	if kind != ownKind {
 		return false

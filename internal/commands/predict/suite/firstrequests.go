@@ -382,8 +382,8 @@ func (f *firstTests) definitions(yield func(*unstructured.Unstructured) bool) {
 	}
 }
 
-// made returns the test of a request, without expectations.
-func (f *firstTests) made(sj *requestKind, st *solve.State) (*Test, error) {
+// testOf returns the test of a request, without expectations.
+func (f *firstTests) testOf(sj *requestKind, st *solve.State) (*Test, error) {
 	text, err := yaml.Marshal([]any{map[string]any{"name": "test", "request": sj.request(f, st), "expect": map[string]any{"allowed": true}}})
 	if err != nil {
 		return nil, err
@@ -425,7 +425,7 @@ func (f *firstTests) judge(t *Test, st *solve.State, without bool) (*Outcome, er
 // try evaluates a request by the policy.
 func (f *firstTests) try(sj *requestKind, st *solve.State) (*attempt, error) {
 	a := &attempt{sj: sj, st: st, violated: map[int]string{}, failed: map[int]string{}, mutated: map[int]bool{}}
-	t, err := f.made(sj, st)
+	t, err := f.testOf(sj, st)
 	if err != nil {
 		a.foreign = err.Error()
 		return a, nil
@@ -474,7 +474,7 @@ func (f *firstTests) try(sj *requestKind, st *solve.State) (*attempt, error) {
 // see returns a request with its objects as policies see them. The attempt has the reason of a rejection by the API.
 func (f *firstTests) see(sj *requestKind, st *solve.State) (*attempt, *solve.State, error) {
 	a := &attempt{sj: sj, st: st}
-	t, err := f.made(sj, st)
+	t, err := f.testOf(sj, st)
 	if err != nil {
 		a.foreign = err.Error()
 		return a, nil, nil

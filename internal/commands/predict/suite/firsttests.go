@@ -417,7 +417,7 @@ func (f *firstTests) parse(text string) (*Test, error) {
 	s := *f.suite
 	s.Tests = nil
 	p := &parser{decoder: decoder{file: s.File}, suite: &s}
-	p.each(root.Content[0], "tests", p.test)
+	p.elements(root.Content[0], "tests", p.test)
 	if len(p.errors) > 0 {
 		return nil, p.errors[0]
 	}

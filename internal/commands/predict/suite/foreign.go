@@ -111,8 +111,8 @@ func inForce(o *manifests.Object) *manifests.Object {
 	return o.With(content)
 }
 
-// made returns a generated object of the test environment.
-func (f *foreign) made(content map[string]any) *manifests.Object {
+// generated returns a generated object of the test environment.
+func (f *foreign) generated(content map[string]any) *manifests.Object {
 	data, err := yaml.Marshal(content)
 	if err != nil {
 		panic(fmt.Sprintf("suite: an object that was made: %v", err))
@@ -132,7 +132,7 @@ func (f *foreign) binding(policy *manifests.Object, params map[string]any) *mani
 	if params != nil {
 		spec["paramRef"] = params
 	}
-	return f.made(map[string]any{"apiVersion": at(policy.Content, "apiVersion"), "kind": kind + "Binding", "metadata": map[string]any{"name": name}, "spec": spec})
+	return f.generated(map[string]any{"apiVersion": at(policy.Content, "apiVersion"), "kind": kind + "Binding", "metadata": map[string]any{"name": name}, "spec": spec})
 }
 
 // has reports whether the test environment contains an object.
@@ -191,7 +191,7 @@ func (o *Outcome) verdictOf(policy string) verdict {
 			continue
 		}
 		for i := range j.Evaluations {
-			v.each(&j.Evaluations[i])
+			v.addEvaluation(&j.Evaluations[i])
 		}
 		for i := range j.Consequences {
 			if c := &j.Consequences[i]; c.Index == nil && c.Annotation == "" {
@@ -202,7 +202,7 @@ func (o *Outcome) verdictOf(policy string) verdict {
 	return v
 }
 
-func (v *verdict) each(e *trace.EvaluationRecord) {
+func (v *verdict) addEvaluation(e *trace.EvaluationRecord) {
 	v.evaluated = v.evaluated || e.FalseCondition == ""
 	for i := range e.Validations {
 		switch x := &e.Validations[i]; x.Verdict {

@@ -120,7 +120,7 @@ func (g *gator) test(test *gatorTest, node *yamlv3.Node, skipped bool) {
 			s.objects = append(s.objects, constraint)
 		case f.Call:
 			engine = gatekeeper(at(constraints[0].Content, "metadata", "name"))
-			f.same(engine, constraints[0])
+			f.noteContents(engine, constraints[0])
 			skip = cmp.Or(g.running, enforcesSilently(constraints[0]))
 		default:
 			skip = s.template(policy, templates[0], constraints[0], g.kinds)
@@ -143,15 +143,15 @@ func (g *gator) test(test *gatorTest, node *yamlv3.Node, skipped bool) {
 func (g *gator) through(template string, templates []*manifests.Object) *foreign {
 	s := g.of[template]
 	if s == nil {
-		s = g.other()
+		s = g.addSuite()
 		s.objects = templates
 		g.of[template] = s
 	}
 	return s
 }
 
-// other adds a suite of the file, with a separate environment next to the engine.
-func (g *gator) other() *foreign {
+// addSuite adds a suite of the file, with a separate environment next to the engine.
+func (g *gator) addSuite() *foreign {
 	s := newForeign(g.File, "gator", g.foreign.roots)
 	s.names, s.Suite.engine = g.names, gatekeeperName
 	g.others = append(g.others, s)
@@ -161,7 +161,7 @@ func (g *gator) other() *foreign {
 // inventory returns the suite of a case whose constraint reads other objects. Gatekeeper reads the kinds of objects
 // that a SyncSet names.
 func (g *gator) inventory(c *gatorCase, line int, policies []*manifests.Object) *foreign {
-	s := g.other()
+	s := g.addSuite()
 	s.Suite.inventory = true
 	s.objects = policies
 	var kinds []any
@@ -172,7 +172,7 @@ func (g *gator) inventory(c *gatorCase, line int, policies []*manifests.Object) 
 			kinds = append(kinds, map[string]any{"group": gv.Group, "version": gv.Version, "kind": at(o.Content, "kind")})
 		}
 	}
-	s.objects = append(s.objects, s.made(map[string]any{
+	s.objects = append(s.objects, s.generated(map[string]any{
 		"apiVersion": "syncset.gatekeeper.sh/v1alpha1", "kind": "SyncSet", "metadata": map[string]any{"name": "inventory"}, "spec": map[string]any{"gvks": kinds},
 	}))
 	return s
@@ -363,11 +363,11 @@ func (f *foreign) template(name string, template, constraint *manifests.Object, 
 	kind := at(template.Content, "spec", "crd", "spec", "names", "kind")
 	if !kinds[kind] {
 		kinds[kind] = true
-		f.objects = append(f.objects, f.made(definition(schema.GroupKind{Group: constraintsGroup, Kind: kind}, strings.ToLower(kind), "Cluster", "v1beta1")))
+		f.objects = append(f.objects, f.generated(definition(schema.GroupKind{Group: constraintsGroup, Kind: kind}, strings.ToLower(kind), "Cluster", "v1beta1")))
 	}
 	param := runtime.DeepCopyJSON(constraint.Content)
 	param["apiVersion"], param["metadata"] = constraintsGroup+"/v1beta1", map[string]any{"name": name}
-	f.objects = append(f.objects, f.made(param))
+	f.objects = append(f.objects, f.generated(param))
 
 	var conditions []any
 	condition := func(name, expression string) {
@@ -450,8 +450,8 @@ func (f *foreign) template(name string, template, constraint *manifests.Object, 
 		spec["matchConditions"] = conditions
 	}
 	f.objects = append(f.objects,
-		f.made(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": name}, "spec": spec}),
-		f.made(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": map[string]any{"name": name}, "spec": map[string]any{
+		f.generated(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": name}, "spec": spec}),
+		f.generated(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": map[string]any{"name": name}, "spec": map[string]any{
 			"policyName": name, "validationActions": []any{"Audit"}, "paramRef": map[string]any{"name": name, "parameterNotFoundAction": "Deny"},
 		}}))
 	return ""

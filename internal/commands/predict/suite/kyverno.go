@@ -55,7 +55,7 @@ func (f *finder) kyverno(path string, data []byte, root *yamlv3.Node) bool {
 	if !isKyvernoTest(header(root)) {
 		return false
 	}
-	k := &kyverno{foreign: newForeign(path, "kyverno", f.worldOf()), call: f.Call || f.hasEngine(kyvernoName), engine: f.hasEngine(kyvernoName), same: f.same, root: root, policies: map[string]*manifests.Object{}}
+	k := &kyverno{foreign: newForeign(path, "kyverno", f.worldOf()), call: f.Call || f.hasEngine(kyvernoName), engine: f.hasEngine(kyvernoName), same: f.noteContents, root: root, policies: map[string]*manifests.Object{}}
 	if err := decodeNode(root, &k.doc); err != nil {
 		k.fail(root.Line, "%s", manifests.PlainYAML(err))
 	}
@@ -163,7 +163,7 @@ func (k *kyverno) surroundings() {
 			resources, _ := walk(o.Content, "spec", "resources").([]any)
 			for _, r := range resources {
 				if content, ok := r.(map[string]any); ok {
-					k.objects = append(k.objects, k.made(content))
+					k.objects = append(k.objects, k.generated(content))
 				}
 			}
 		}

@@ -124,7 +124,7 @@ func (r *runner) attempts(ctx context.Context, p *venue, list []*mutant, results
 		r.mu.Lock()
 		r.of += len(attempts)
 		r.mu.Unlock()
-		if err := r.all(ctx, p, attempts); err != nil {
+		if err := r.runAll(ctx, p, attempts); err != nil {
 			return err
 		}
 	}
@@ -168,7 +168,7 @@ func (r *runner) mutantsOf(ctx context.Context, w *stage.Stage, objects []*manif
 	group.SetLimit(parallel)
 	for _, m := range list {
 		group.Go(func() (err error) {
-			if m.object, err = taken(groupCtx, w, m.content); m.object != nil {
+			if m.object, err = storedForm(groupCtx, w, m.content); m.object != nil {
 				m.taken.Store(true)
 			}
 			return err
@@ -198,9 +198,9 @@ func (r *runner) try(m *mutants.Mutant) *tried {
 	return known
 }
 
-// taken returns a changed registration as the server would store it; nil if the server rejects it. The server stores
+// storedForm returns a changed registration as the server would store it; nil if the server rejects it. The server stores
 // nothing.
-func taken(ctx context.Context, w *stage.Stage, content map[string]any) (runtime.Object, error) {
+func storedForm(ctx context.Context, w *stage.Stage, content map[string]any) (runtime.Object, error) {
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
 	kind := w.Kinds().Of(u.GroupVersionKind())
 	stored, err := w.Get(ctx, kind, "", u.GetName())

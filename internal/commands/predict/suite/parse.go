@@ -76,7 +76,7 @@ func (p *parser) parse(root *yamlv3.Node) {
 		p.fail(root, "there are no tests")
 		return
 	}
-	p.each(tests, "tests", p.test)
+	p.elements(tests, "tests", p.test)
 	names := map[string]int{}
 	for _, t := range s.Tests {
 		if line, twice := names[t.Name]; twice {
@@ -120,7 +120,7 @@ func (p *parser) test(n *yamlv3.Node) {
 		return
 	}
 	before := len(p.suite.Tests)
-	p.each(rows, "rows", func(n *yamlv3.Node) { p.row(n, t, request, expected) })
+	p.elements(rows, "rows", func(n *yamlv3.Node) { p.row(n, t, request, expected) })
 	if len(p.suite.Tests) == before && len(p.errors) == 0 {
 		p.fail(rows, "the table %q has no rows", t.Name)
 	}
@@ -347,7 +347,7 @@ func (p *parser) expect(n *yamlv3.Node) expect {
 			e.patch = list
 		},
 		"warnings": func(n *yamlv3.Node) {
-			p.each(n, "warnings", func(n *yamlv3.Node) {
+			p.elements(n, "warnings", func(n *yamlv3.Node) {
 				if m := p.match(n, "a warning"); m != nil {
 					e.warnings = append(e.warnings, *m)
 				}
@@ -363,7 +363,7 @@ func (p *parser) expect(n *yamlv3.Node) expect {
 			})
 		},
 		"causes": func(n *yamlv3.Node) {
-			p.each(n, "causes", func(n *yamlv3.Node) {
+			p.elements(n, "causes", func(n *yamlv3.Node) {
 				var c cause
 				p.fields(n, "a cause", map[string]field{
 					"field":   func(n *yamlv3.Node) { c.field = p.match(n, "field") },

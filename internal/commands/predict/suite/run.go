@@ -404,7 +404,7 @@ func (r *runner) together(ctx context.Context, p *venue, set *worldSet, judged [
 		r.report.Summary.TestSeconds += time.Since(begin).Seconds()
 		r.mu.Unlock()
 	}()
-	if err := r.all(ctx, p, judged); err != nil || r.Mutate == nil {
+	if err := r.runAll(ctx, p, judged); err != nil || r.Mutate == nil {
 		return err
 	}
 	return r.mutate(ctx, p, set.Objects, judged)
@@ -467,8 +467,8 @@ func (e *worldError) Error() string {
 	return noWorld + ": " + strings.Join(lines, "\n")
 }
 
-// all runs tests in a test environment. Tests that need labels of a namespace run in groups.
-func (r *runner) all(ctx context.Context, p *venue, results []*Result) error {
+// runAll runs tests in a test environment. Tests that need labels of a namespace run in groups.
+func (r *runner) runAll(ctx context.Context, p *venue, results []*Result) error {
 	w := p.stage
 	type labelled struct {
 		namespace string
@@ -535,7 +535,7 @@ func (r *runner) atOnce(ctx context.Context, p *venue, results []*Result) error 
 	for _, result := range results {
 		group.Go(func() error {
 			defer r.did()
-			err := r.one(groupCtx, p, result)
+			err := r.runTest(groupCtx, p, result)
 			if result.Outcome != nil && !r.Keep {
 				result.Outcome.settle(result.Status)
 			}
@@ -545,8 +545,8 @@ func (r *runner) atOnce(ctx context.Context, p *venue, results []*Result) error 
 	return group.Wait()
 }
 
-// one runs one test.
-func (r *runner) one(ctx context.Context, p *venue, result *Result) error {
+// runTest runs one test.
+func (r *runner) runTest(ctx context.Context, p *venue, result *Result) error {
 	t, w := result.test, p.stage
 	calls := &callers{call: r.Call, started: p.services, engines: p.engines}
 	if result.mutant != nil {
@@ -579,7 +579,7 @@ func (r *runner) one(ctx context.Context, p *venue, result *Result) error {
 	}
 	result.Failures, result.Message = t.unmet(o)
 	for len(result.Failures) > 0 && r.late(t, o, begin) {
-		if o, err = again(ctx, t, w, calls); err != nil {
+		if o, err = retry(ctx, t, w, calls); err != nil {
 			return err
 		}
 		result.Outcome = o

@@ -113,10 +113,10 @@ func (f *finder) running(s *foreign) (skip string) {
 	return ""
 }
 
-// same notes the contents of a policy that a running engine must have under a name. Tests of policies with the same
+// noteContents notes the contents of a policy that a running engine must have under a name. Tests of policies with the same
 // name and different contents are skipped in the end: a response does not distinguish such policies, and a cluster can
 // have only one.
-func (f *finder) same(a *about, policy *manifests.Object) {
+func (f *finder) noteContents(a *about, policy *manifests.Object) {
 	content, err := json.Marshal([]any{policy.Content["kind"], policy.Content["spec"]})
 	if err != nil {
 		panic(fmt.Sprintf("suite: a policy that was read: %v", err))

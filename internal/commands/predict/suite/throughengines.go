@@ -116,7 +116,7 @@ func (r *runner) alone(ctx context.Context, p *venue, s *Suite, judged []*Result
 	case engines.Untaken(err):
 		err = r.broken(ctx, judged, err)
 	case err == nil:
-		err = r.all(ctx, p, judged)
+		err = r.runAll(ctx, p, judged)
 	}
 	return cmp.Or(err, take(ctx), p.clear(ctx, left))
 }
@@ -245,8 +245,8 @@ func (r *runner) through(recipe *engines.Recipe) {
 	}
 }
 
-// again retries the request of a test after a pause.
-func again(ctx context.Context, t *Test, w *stage.Stage, calls *callers) (*Outcome, error) {
+// retry retries the request of a test after a pause.
+func retry(ctx context.Context, t *Test, w *stage.Stage, calls *callers) (*Outcome, error) {
 	timer := time.NewTimer(askAgain)
 	defer timer.Stop()
 	select {

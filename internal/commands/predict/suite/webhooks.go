@@ -11,7 +11,7 @@ import (
 // answers reads the webhooks' answers of a test.
 func (p *parser) answers(n *yamlv3.Node, what string) []answer {
 	var list []answer
-	p.each(n, what, func(n *yamlv3.Node) {
+	p.elements(n, what, func(n *yamlv3.Node) {
 		a := answer{line: p.line(n)}
 		response, status := map[string]any{}, map[string]any{}
 		delay := ""
@@ -84,7 +84,7 @@ type program struct {
 // programs reads the programs to start.
 func (p *parser) programs(n *yamlv3.Node) []program {
 	var list []program
-	p.each(n, "programs", func(n *yamlv3.Node) {
+	p.elements(n, "programs", func(n *yamlv3.Node) {
 		one := program{line: p.line(n)}
 		p.fields(n, "a program", map[string]field{
 			"command": p.texts(&one.command, "command"),

@@ -64,8 +64,8 @@ func (d *decoder) fields(n *yamlv3.Node, what string, known map[string]field) {
 	})
 }
 
-// each reads the elements of a list.
-func (d *decoder) each(n *yamlv3.Node, what string, read func(*yamlv3.Node)) {
+// elements reads the elements of a list.
+func (d *decoder) elements(n *yamlv3.Node, what string, read func(*yamlv3.Node)) {
 	n = target(n)
 	if n.Kind != yamlv3.SequenceNode {
 		d.fail(n, "%s is %s, and must be a list", what, kindOf(n))
@@ -115,7 +115,7 @@ func (d *decoder) text(into *string, what string) field {
 func (d *decoder) texts(into *[]string, what string) field {
 	return func(n *yamlv3.Node) {
 		*into = []string{}
-		d.each(n, what, func(n *yamlv3.Node) {
+		d.elements(n, what, func(n *yamlv3.Node) {
 			var one string
 			d.text(&one, "an element of "+what)(n)
 			*into = append(*into, one)

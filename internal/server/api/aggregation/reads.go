@@ -312,7 +312,7 @@ func (l *listing) objects(d *json.Decoder, w *window) error {
 		if err := d.Decode(&o); err != nil {
 			return err
 		}
-		data, err := l.kept(&o)
+		data, err := l.keptPart(&o)
 		if err != nil {
 			return err
 		}
@@ -328,8 +328,8 @@ func (l *listing) objects(d *json.Decoder, w *window) error {
 	return err
 }
 
-// kept returns the part of an object that is kept, in JSON.
-func (r *read) kept(o *metav1.PartialObjectMetadata) ([]byte, error) {
+// keptPart returns the part of an object that is kept, in JSON.
+func (r *read) keptPart(o *metav1.PartialObjectMetadata) ([]byte, error) {
 	if len(o.OwnerReferences) > maxOwners || len(o.Finalizers) > maxOwners {
 		return nil, r.refuse("has an object with more than %d owners or finalizers", maxOwners)
 	}
@@ -431,7 +431,7 @@ func (e *events) next() {
 			e.err = e.unlike(e.err)
 			return
 		}
-		if event.Object.Raw, e.err = e.kept(&o); e.err != nil {
+		if event.Object.Raw, e.err = e.keptPart(&o); e.err != nil {
 			return
 		}
 	}

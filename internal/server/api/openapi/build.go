@@ -127,7 +127,7 @@ func (h *Handler) build2() ([]byte, error) {
 		DefaultResponse:                &spec.Response{ResponseProps: spec.ResponseProps{Description: "Default Response."}},
 		GetOperationIDAndTagsFromRoute: operationID,
 		GetDefinitionName:              name,
-		GetDefinitions:                 h.options.Models.all,
+		GetDefinitions:                 h.options.Models.definitions,
 		SecurityDefinitions: &spec.SecurityDefinitions{token: &spec.SecurityScheme{SecuritySchemeProps: spec.SecuritySchemeProps{
 			Type: "apiKey", Name: "authorization", In: "header", Description: tokenUsage,
 		}}},

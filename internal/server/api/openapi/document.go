@@ -102,7 +102,7 @@ func (d *document) first() error {
 
 // hash returns the document's ETag, and builds the document only if it was never built.
 func (d *document) hash() (string, error) {
-	if etag := d.known(); etag != "" {
+	if etag := d.etag(); etag != "" {
 		return etag, nil
 	}
 	c, release, err := d.load()
@@ -113,8 +113,8 @@ func (d *document) hash() (string, error) {
 	return c.etag, nil
 }
 
-// known returns the document's ETag, empty if it was never built.
-func (d *document) known() string {
+// etag returns the document's ETag, empty if it was never built.
+func (d *document) etag() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.mu.etag

@@ -282,7 +282,7 @@ func location(name, etag string) string {
 // serveList answers with the names of all v3 documents and their hashes.
 func (h *Handler) serveList(w http.ResponseWriter, req *http.Request) {
 	documents := h.documents()
-	if slices.ContainsFunc(slices.Collect(maps.Values(documents)), func(d *document) bool { return d.known() == "" }) {
+	if slices.ContainsFunc(slices.Collect(maps.Values(documents)), func(d *document) bool { return d.etag() == "" }) {
 		definitions := h.options.Models.hold()
 		defer runtime.KeepAlive(definitions)
 	}

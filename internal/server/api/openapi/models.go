@@ -114,7 +114,7 @@ func (m *Models) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, erro
 	schemas := m.resolving.resolver.Value()
 	if schemas == nil {
 		// The resolver has its own definitions, which are never changed.
-		schemas = resolver.NewDefinitionsSchemaResolver(m.all, m.schemes...)
+		schemas = resolver.NewDefinitionsSchemaResolver(m.definitions, m.schemes...)
 		m.resolving.resolver = weak.Make(schemas)
 	}
 	m.resolving.Unlock()
@@ -141,7 +141,7 @@ func (m *Models) load() *definitions {
 	d := m.mu.definitions.Value()
 	if d == nil {
 		d = &definitions{name: m.namer()}
-		d.byType = m.all(d.ref)
+		d.byType = m.definitions(d.ref)
 		m.mu.definitions = weak.Make(d)
 	}
 	return d
@@ -190,8 +190,8 @@ func (m *Models) definitionNamer() *apiopenapi.DefinitionNamer {
 	return namer
 }
 
-// all returns upstream's definitions and the definitions of extra, with metadata.initializers.
-func (m *Models) all(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+// definitions returns upstream's definitions and the definitions of extra, with metadata.initializers.
+func (m *Models) definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	defs := complete(upstream.Definitions, m.extra, ref)
 	if m.released {
 		// complete made the properties anew.

@@ -129,8 +129,8 @@ type served struct {
 	warn Warn
 }
 
-// told warns the writer of an object if it was stored. The write is active by then.
-func (s served) told(ctx context.Context, obj runtime.Object, err error, dryRun []string) {
+// warnWriter warns the writer of an object if it was stored. The write is active by then.
+func (s served) warnWriter(ctx context.Context, obj runtime.Object, err error, dryRun []string) {
 	if s.warn == nil || err != nil || len(dryRun) > 0 {
 		return
 	}
@@ -148,7 +148,7 @@ func (s served) Create(ctx context.Context, obj runtime.Object, validate rest.Va
 	writing, done := s.hold(ctx)
 	created, err := s.Store.Create(writing, obj, validate, o)
 	done()
-	s.told(ctx, created, err, o.DryRun)
+	s.warnWriter(ctx, created, err, o.DryRun)
 	return created, err
 }
 
@@ -157,7 +157,7 @@ func (s served) Update(ctx context.Context, name string, info rest.UpdatedObject
 	writing, done := s.hold(ctx)
 	updated, made, err := s.Store.Update(writing, name, info, create, update, force, o)
 	done()
-	s.told(ctx, updated, err, o.DryRun)
+	s.warnWriter(ctx, updated, err, o.DryRun)
 	return updated, made, err
 }
 

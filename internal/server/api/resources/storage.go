@@ -28,8 +28,8 @@ var (
 	_ rest.CollectionDeleter            = &call{}
 )
 
-// shown returns an object, list or event as the client may get it.
-func (c *call) shown(obj runtime.Object) runtime.Object {
+// forClient returns an object, list or event as the client may get it.
+func (c *call) forClient(obj runtime.Object) runtime.Object {
 	if c.bare {
 		return bare(obj)
 	}
@@ -50,7 +50,7 @@ func (c *call) ConvertToTable(ctx context.Context, obj, options runtime.Object) 
 // Get implements rest.Getter.
 func (c *call) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	obj, err := c.Storage.(rest.Getter).Get(ctx, name, options)
-	return c.shown(obj), explainRead(err)
+	return c.forClient(obj), explainRead(err)
 }
 
 // List implements rest.Lister. It lists again when the list does not come from the store.
@@ -60,7 +60,7 @@ func (c *call) List(ctx context.Context, options *metainternalversion.ListOption
 	if err == nil && c.listing != nil && !c.listing.Joins(list) {
 		list, err = lister.List(ctx, options)
 	}
-	return c.shown(list), err
+	return c.forClient(list), err
 }
 
 // Watch implements rest.Watcher.
@@ -104,7 +104,7 @@ func (c *call) Create(ctx context.Context, obj runtime.Object, validate rest.Val
 	}
 	created, err = creation.Wait(ctx, created)
 	c.uninitialized = c.waits && err == nil && initializers.Has(created)
-	return c.shown(created), err
+	return c.forClient(created), err
 }
 
 // Update implements rest.Updater. It notes whether it created an uninitialized object. Such a create
@@ -116,13 +116,13 @@ func (c *call) Update(ctx context.Context, name string, obj rest.UpdatedObjectIn
 	stored, created, err := c.Storage.(rest.Updater).Update(ctx, name, completeUpdate{obj, c.own}, validateCreate, validate, force, options)
 	c.own.updated = true
 	c.uninitialized = err == nil && created && initializers.Has(stored)
-	return c.shown(stored), created, explain(c.Kind, name, err)
+	return c.forClient(stored), created, explain(c.Kind, name, err)
 }
 
 // Delete implements rest.GracefulDeleter.
 func (c *call) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	deleted, immediately, err := c.Storage.(rest.GracefulDeleter).Delete(ctx, name, validate, options)
-	return c.shown(deleted), immediately, err
+	return c.forClient(deleted), immediately, err
 }
 
 // GetCorruptObjDeleter implements rest.CorruptObjectDeleterProvider: k8s.io/apiserver asks its
@@ -137,5 +137,5 @@ func (c *call) GetCorruptObjDeleter() rest.GracefulDeleter {
 // DeleteCollection implements rest.CollectionDeleter.
 func (c *call) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *metainternalversion.ListOptions) (runtime.Object, error) {
 	deleted, err := c.Storage.(rest.CollectionDeleter).DeleteCollection(ctx, validate, options, list)
-	return c.shown(deleted), err
+	return c.forClient(deleted), err
 }

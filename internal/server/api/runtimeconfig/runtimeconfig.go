@@ -112,9 +112,9 @@ func valuesOf(config []string) (map[string]bool, error) {
 	return values, nil
 }
 
-// asked reports whether the entries enable a version: its own entry takes precedence over the
+// versionEnabled reports whether the entries enable a version: its own entry takes precedence over the
 // entries for all versions of its stability.
-func asked(values map[string]bool, gv schema.GroupVersion) bool {
+func versionEnabled(values map[string]bool, gv schema.GroupVersion) bool {
 	if on, given := values[gv.String()]; given {
 		return on
 	}
@@ -161,7 +161,7 @@ func Parse(config []string, later bool) (Versions, error) {
 	}
 	v.Builtin = stores.Default()
 	for _, gv := range optional() {
-		if asked(values, gv) {
+		if versionEnabled(values, gv) {
 			v.Builtin.EnableVersions(gv)
 		}
 	}
@@ -197,7 +197,7 @@ func enable(served *serverstorage.ResourceConfig, values map[string]bool) {
 		}
 	}
 	// The version is on without an entry, for webhooks (S13.3, D45).
-	if asked(values, betaPolicies[0].GroupVersion()) {
+	if versionEnabled(values, betaPolicies[0].GroupVersion()) {
 		served.EnableResources(betaPolicies...)
 	}
 }

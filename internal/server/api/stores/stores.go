@@ -278,11 +278,11 @@ func (o *Options) providers(check *firstCheck) ([]controlplaneapiserver.RESTStor
 	if err != nil {
 		return nil, fmt.Errorf("kinds of the core group: %w", err)
 	}
-	return append([]controlplaneapiserver.RESTStorageProvider{core}, o.others()...), nil
+	return append([]controlplaneapiserver.RESTStorageProvider{core}, o.namedGroups()...), nil
 }
 
-// others are the groups without the core group.
-func (o *Options) others() []controlplaneapiserver.RESTStorageProvider {
+// namedGroups are the groups without the core group.
+func (o *Options) namedGroups() []controlplaneapiserver.RESTStorageProvider {
 	return []controlplaneapiserver.RESTStorageProvider{
 		appsrest.StorageProvider{},
 		eventsrest.RESTStorageProvider{TTL: o.EventTTL},

@@ -134,7 +134,7 @@ var unstored = sync.OnceValues(func() (map[schema.GroupVersionResource]rest.Stor
 		return catalog.ReaderOf(ctx).Authorize(ctx, a)
 	})}
 	known := map[schema.GroupVersionResource]rest.Storage{}
-	for _, p := range o.others() {
+	for _, p := range o.namedGroups() {
 		info, err := p.NewRESTStorage(Default(), catalog.WithoutEtcd())
 		if err != nil {
 			return nil, fmt.Errorf("kinds of group %q: %w", p.GroupName(), err)

@@ -62,8 +62,8 @@ func (l *list) remove(index int) {
 	}
 }
 
-// all calls a function for each element, until it returns an error.
-func (l *list) all(each func(*node) error) error {
+// forEach calls a function for each element, until it returns an error.
+func (l *list) forEach(each func(*node) error) error {
 	for _, part := range l.parts {
 		for i := range part {
 			if err := each(&part[i]); err != nil {

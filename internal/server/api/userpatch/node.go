@@ -196,7 +196,7 @@ func (n *node) equal(o *node) bool {
 		return false
 	}
 	at := 0
-	return mine.list.all(func(m *node) error {
+	return mine.list.forEach(func(m *node) error {
 		other := theirs.list.at(at)
 		if at++; !m.equal(other) {
 			return errTestFailed
@@ -231,7 +231,7 @@ func (c *container) encode(to []byte, levels int) (_ []byte, err error) {
 	}
 	if c.list != nil {
 		to = append(to, '[')
-		err = c.list.all(func(n *node) (err error) {
+		err = c.list.forEach(func(n *node) (err error) {
 			to, err = n.encode(comma(to), levels)
 			return err
 		})

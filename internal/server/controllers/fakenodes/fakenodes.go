@@ -299,9 +299,9 @@ func (n *Nodes) handle(ctx context.Context, pod *corev1.Pod) error {
 	if evict {
 		return n.evict(ctx, pod)
 	}
-	n.again(pod, after)
+	n.requeue(pod, after)
 	next := pod.DeepCopy()
-	n.again(pod, n.observe(next, now))
+	n.requeue(pod, n.observe(next, now))
 	if equality.Semantic.DeepEqual(pod.Status, next.Status) {
 		return nil
 	}
@@ -312,8 +312,8 @@ func (n *Nodes) handle(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// again queues a pod after some time; 0 means that only a change of the pod queues it.
-func (n *Nodes) again(pod *corev1.Pod, after time.Duration) {
+// requeue queues a pod after some time; 0 means that only a change of the pod queues it.
+func (n *Nodes) requeue(pod *corev1.Pod, after time.Duration) {
 	if after > 0 {
 		n.queue.AddAfter(cache.MetaObjectToName(pod), after)
 	}

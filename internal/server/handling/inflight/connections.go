@@ -47,7 +47,7 @@ func (n *newcomer) Read(b []byte) (int, error) {
 	if n.answered.Load() {
 		return n.Conn.Read(b)
 	}
-	n.rest()
+	n.release()
 	count, err := n.Conn.Read(b)
 	if count > 0 {
 		n.work()
@@ -71,12 +71,12 @@ func (n *newcomer) work() {
 	n.works.Store(true)
 	if n.answered.Load() {
 		// It was closed meanwhile.
-		n.rest()
+		n.release()
 	}
 }
 
-// rest gives back the place, if there is one.
-func (n *newcomer) rest() {
+// release gives back the place, if there is one.
+func (n *newcomer) release() {
 	if n.works.CompareAndSwap(true, false) {
 		n.handshakes.give()
 	}
@@ -85,6 +85,6 @@ func (n *newcomer) rest() {
 func (n *newcomer) end() {
 	if !n.answered.Load() {
 		n.answered.Store(true)
-		n.rest()
+		n.release()
 	}
 }

@@ -51,7 +51,7 @@ type Options struct {
 
 // New makes the plugins that the options name, in their order.
 func New(o Options) ([]admission.Plugin, error) {
-	list, err := o.Engine.Plugins(o.Names, o.other)
+	list, err := o.Engine.Plugins(o.Names, o.pluginNamed)
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +61,9 @@ func New(o Options) ([]admission.Plugin, error) {
 	return list, nil
 }
 
-// other makes a plugin that does not use registrations, by its name. To add a plugin, add a row to
+// pluginNamed makes a plugin that does not use registrations, by its name. To add a plugin, add a row to
 // the table of package plugins.
-func (o Options) other(name string) (apiadmission.Interface, error) {
+func (o Options) pluginNamed(name string) (apiadmission.Interface, error) {
 	if name == admission.NamespaceLifecycleName {
 		lifecycle := admission.NewNamespaceLifecycle(o.Namespaces)
 		return predicted{o.Creations.Counting(lifecycle), lifecycle}, nil

@@ -103,7 +103,7 @@ func (r *Reader) read(ctx context.Context, since snapshot.Version) (snapshot.Reg
 	}
 	last, ok := parseVersion(since)
 	if !ok || now.revision < last.mark {
-		return r.all(ctx, begin)
+		return r.readAll(ctx, begin)
 	}
 	if last.mark != now.mark.ModRevision {
 		keys, first, err := r.written(ctx, &last, now.mark)
@@ -218,7 +218,7 @@ func (r *Reader) objects(ctx context.Context, last *version, now state, keys []s
 	if only(response, len(keys)).ModRevision != last.mark {
 		// etcd was restored from a backup: these writes do not follow the writes that the last
 		// read saw.
-		return r.all(ctx, begin)
+		return r.readAll(ctx, begin)
 	}
 	v := version{mark: now.mark.ModRevision, writes: now.mark.Version, created: now.mark.CreateRevision, revision: last.revision}
 	found := snapshot.Registrations{Version: v.version(), Revision: strconv.FormatInt(now.revision, 10), Partial: true}
@@ -262,9 +262,9 @@ func (r *Reader) changes(ctx context.Context, last *version, begin time.Time) (s
 	}
 	if response.Header.Revision < last.revision {
 		// etcd was restored from a backup.
-		return r.all(ctx, begin)
+		return r.readAll(ctx, begin)
 	}
-	found := r.found(response)
+	found := r.resultOf(response)
 	found.Partial, found.Kept = true, []snapshot.Kept{}
 	for i, c := range r.collections {
 		for _, kv := range response.Responses[1+len(r.collections)+i].GetResponseRange().Kvs {
@@ -296,14 +296,14 @@ const (
 	pageTimeout = 5 * time.Second
 )
 
-// all reads every registration. The pages of a kind after the first page are read when the caller
+// readAll reads every registration. The pages of a kind after the first page are read when the caller
 // needs them, so that only a few of very many registrations are decoded at a time.
-func (r *Reader) all(ctx context.Context, begin time.Time) (snapshot.Registrations, error) {
+func (r *Reader) readAll(ctx context.Context, begin time.Time) (snapshot.Registrations, error) {
 	response, err := r.ask(ctx, r.keys(clientv3.WithLimit(perPage)))
 	if err != nil {
 		return snapshot.Registrations{}, err
 	}
-	found := r.found(response)
+	found := r.resultOf(response)
 	// after has the last key of each kind that has more.
 	after := map[int]string{}
 	for i := range r.collections {
@@ -320,7 +320,7 @@ func (r *Reader) all(ctx context.Context, begin time.Time) (snapshot.Registratio
 	if len(after) > 0 {
 		found.Rest = func(ctx context.Context, take func([]runtime.Object)) error {
 			for i, last := range after {
-				if err := r.rest(ctx, i, last, response.Header.Revision, take); err != nil {
+				if err := r.readRest(ctx, i, last, response.Header.Revision, take); err != nil {
 					return err
 				}
 			}
@@ -331,8 +331,8 @@ func (r *Reader) all(ctx context.Context, begin time.Time) (snapshot.Registratio
 	return found, nil
 }
 
-// rest reads the registrations of a kind after a key, as they were at a revision.
-func (r *Reader) rest(ctx context.Context, kind int, last string, revision int64, take func([]runtime.Object)) error {
+// readRest reads the registrations of a kind after a key, as they were at a revision.
+func (r *Reader) readRest(ctx context.Context, kind int, last string, revision int64, take func([]runtime.Object)) error {
 	end := clientv3.GetPrefixRangeEnd(r.collections[kind].Prefix)
 	for pages := 0; ; {
 		limited, cancel := context.WithTimeout(ctx, pageTimeout)
@@ -380,8 +380,8 @@ func (r *Reader) decode(ctx context.Context, kind int, stored []*mvccpb.KeyValue
 	return objects, nil
 }
 
-// found returns the result of a transaction of ask, without objects.
-func (r *Reader) found(response *clientv3.TxnResponse) snapshot.Registrations {
+// resultOf returns the result of a transaction of ask, without objects.
+func (r *Reader) resultOf(response *clientv3.TxnResponse) snapshot.Registrations {
 	mark := only(response, 0)
 	v := version{
 		mark: mark.ModRevision, writes: mark.Version, created: mark.CreateRevision,

@@ -375,7 +375,7 @@ func (r *Reader) from(ctx context.Context, k key, e *resources.Endpoint, from fi
 	}
 	objects := make([]runtime.Object, len(found))
 	for i, obj := range found {
-		if objects[i], err = shown(obj, k.kind, scope.Convertor); err != nil {
+		if objects[i], err = convertStored(obj, k.kind, scope.Convertor); err != nil {
 			return nil, err
 		}
 	}
@@ -386,8 +386,8 @@ func (r *Reader) from(ctx context.Context, k key, e *resources.Endpoint, from fi
 	return objects, nil
 }
 
-// shown converts a stored object to a kind, as clients see it (S15.11).
-func shown(obj runtime.Object, kind schema.GroupVersionKind, convertor runtime.ObjectConvertor) (runtime.Object, error) {
+// convertStored converts a stored object to a kind, as clients see it (S15.11).
+func convertStored(obj runtime.Object, kind schema.GroupVersionKind, convertor runtime.ObjectConvertor) (runtime.Object, error) {
 	if obj.GetObjectKind().GroupVersionKind() != kind {
 		converted, err := convertor.ConvertToVersion(obj, kind.GroupVersion())
 		if err != nil {

@@ -103,7 +103,7 @@ func (d direct) read(ctx context.Context, in *pb.RangeRequest, options ...grpc.C
 	select {
 	case a := <-answers:
 		err := d.ended(ctx, a.err)
-		if again(err) && ctx.Err() == nil && d.client.Err() == nil {
+		if retriable(err) && ctx.Err() == nil && d.client.Err() == nil {
 			return d.KVClient.Range(ctx, in, options...)
 		}
 		return a.response, err
@@ -114,9 +114,9 @@ func (d direct) read(ctx context.Context, in *pb.RangeRequest, options ...grpc.C
 	}
 }
 
-// again reports whether the connection would retry a read after an error: for instance when there
+// retriable reports whether the connection would retry a read after an error: for instance when there
 // is no leader, or when the consensus has not answered etcd in time.
-func again(err error) bool {
+func retriable(err error) bool {
 	return status.Code(err) == codes.Unavailable || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 

@@ -78,7 +78,7 @@ func Of(o *manifests.Object, source string) []*Mutant {
 	case strings.HasSuffix(kind, "AdmissionPolicy"):
 		m.policy()
 	case strings.HasSuffix(kind, "WebhookConfiguration"):
-		for i, hook := range m.each(path{"webhooks"}) {
+		for i, hook := range m.mappings(path{"webhooks"}) {
 			at := path{"webhooks", i}
 			name, _ := hook["name"].(string)
 			m.constraints(at, "that the webhook rejects or changes")
@@ -148,8 +148,8 @@ func (m *making) add(kind Kind, at path, value any, was, is, notice string) *Mut
 	return made
 }
 
-// each returns the elements of a list that are mappings.
-func (m *making) each(at path) []map[string]any {
+// mappings returns the elements of a list that are mappings.
+func (m *making) mappings(at path) []map[string]any {
 	list, _ := at.get(m.object.Content).([]any)
 	out := make([]map[string]any, len(list))
 	for i := range list {
@@ -197,14 +197,14 @@ func (m *making) widened(do func()) {
 func (m *making) policy() {
 	m.constraints(path{"spec", "matchConstraints"}, "that the policy rejects or changes")
 	m.conditions(path{"spec", "matchConditions"})
-	for i := range m.each(path{"spec", "variables"}) {
+	for i := range m.mappings(path{"spec", "variables"}) {
 		m.expression(path{"spec", "variables", i, "expression"}, role{})
 	}
 	failure, _ := path{"spec", "failurePolicy"}.get(m.object.Content).(string)
-	for i := range m.each(path{"spec", "validations"}) {
+	for i := range m.mappings(path{"spec", "validations"}) {
 		m.expression(path{"spec", "validations", i, "expression"}, role{decides: true, yes: "the validation allows", no: "the validation alone rejects", strict: failure != "Ignore"})
 	}
-	for i := range m.each(path{"spec", "mutations"}) {
+	for i := range m.mappings(path{"spec", "mutations"}) {
 		for kind, nothing := range map[string]string{"applyConfiguration": "Object{}", "jsonPatch": "[]"} {
 			at := path{"spec", "mutations", i, kind, "expression"}
 			if text, ok := at.get(m.object.Content).(string); ok {
@@ -218,7 +218,7 @@ func (m *making) policy() {
 
 func (m *making) conditions(at path) {
 	m.widened(func() {
-		for i := range m.each(at) {
+		for i := range m.mappings(at) {
 			m.expression(at.to(i, "expression"), role{decides: true, yes: "the condition lets through", no: "the condition alone leaves out"})
 		}
 	})
@@ -230,7 +230,7 @@ func (m *making) constraints(at path, acted string) {
 	if at[0] == "webhooks" {
 		rules = at.to("rules")
 	}
-	list := m.each(rules)
+	list := m.mappings(rules)
 	for i, rule := range list {
 		operations, _ := rule["operations"].([]any)
 		resources, _ := rule["resources"].([]any)
@@ -249,7 +249,7 @@ func (m *making) constraints(at path, acted string) {
 		}
 	}
 	excluded := at.to("excludeResourceRules")
-	for i, rule := range m.each(excluded) {
+	for i, rule := range m.mappings(excluded) {
 		resources, _ := rule["resources"].([]any)
 		of := texts(resources)
 		made := m.add(Resource, excluded, slices.Delete(slices.Clone(excluded.get(m.object.Content).([]any)), i, i+1), "the exclusion of "+of, "", fmt.Sprintf("a request about %s that is allowed only because it is excluded", of))
@@ -303,7 +303,7 @@ func (m *making) selector(at path, begin string) {
 		made.Line, made.Column = m.object.Place(at.to("matchLabels").String() + "[" + key + "]")
 	}
 	expressions, _ := at.to("matchExpressions").get(m.object.Content).([]any)
-	for i, one := range m.each(at.to("matchExpressions")) {
+	for i, one := range m.mappings(at.to("matchExpressions")) {
 		key, values := one["key"], texts(one["values"])
 		notice := map[any]string{
 			"In":           fmt.Sprintf("whose label %v is none of %s", key, values),

@@ -558,7 +558,7 @@ func compared(operator string, v any) []any {
 	case operators.Equals:
 		return []any{v}
 	case operators.NotEquals:
-		return others(v)
+		return differentFrom(v)
 	}
 	sign := int64(1)
 	if operator == operators.Less || operator == operators.LessEquals {
@@ -650,7 +650,7 @@ func (x *search) contained(a, b ast.Expr, truth bool, st *State, then next) bool
 		values = append(x.samples(at, st), values...)
 	}
 	if known {
-		values = append(others(va), values...)
+		values = append(differentFrom(va), values...)
 	}
 	for _, v := range values {
 		if x.assign(a, v, st, then) {
@@ -923,7 +923,7 @@ func (x *search) perturb(e ast.Expr, st *State, then next) bool {
 		if p, ok := x.place(e, st); ok && len(p.path) > 0 {
 			values := x.samples(p, st)
 			if now, known := x.eval(e, st); known {
-				values = append(others(now), values...)
+				values = append(differentFrom(now), values...)
 			}
 			if x.try(p, values, st, then) {
 				return true

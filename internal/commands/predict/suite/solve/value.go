@@ -289,8 +289,8 @@ func unmatching(expression, now string) []string {
 	return list
 }
 
-// others returns values that differ from a value.
-func others(value any) []any {
+// differentFrom returns values that differ from a value.
+func differentFrom(value any) []any {
 	switch v := value.(type) {
 	case bool:
 		return []any{!v}

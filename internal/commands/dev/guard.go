@@ -4,38 +4,24 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
-
-	"github.com/gatehouse-dev/gatehouse/internal/kit/subprocess"
 )
 
-// script kills process groups and removes files when its standard input ends, unless the last line dismisses it. Each
-// line lists the running groups. The first argument begins an environment entry of processes that left these groups.
-// One grep reads all environments where it can: on a busy machine, two processes for each of them take minutes.
+// script ends process groups and removes files when its standard input ends, unless the last line dismisses it. Each
+// line lists the running groups. The first argument is the time, in tenths of a second, in which a group may end itself.
 // A terminal that is still in the state set by terminal.Keys is reset; a shell that edits a line turned icrnl off
 // itself.
 const script = `while read -r line; do groups=$line; done
 [ "$groups" = end ] && exit
-for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
-mark=$1
+left=$1
 shift
-if printf 'a\000b' | grep -qz '^b$' 2>/dev/null; then
-marked() { grep -lsz "^$mark" /proc/[0-9]*/environ; }
-else
-marked() {
-for environ in /proc/[0-9]*/environ; do
-{ tr '\000' '\n' <"$environ" | grep -q "^$mark" && echo "$environ"; } 2>/dev/null
-done
-}
-fi
-for round in 1 2; do
-for environ in $(marked); do
-id=${environ#/proc/}
-kill -s KILL "${id%/environ}" 2>/dev/null
-done
+for group in $groups; do
+while [ "$left" -gt 0 ] && kill -s 0 "$group" 2>/dev/null; do sleep 0.1; left=$((left - 1)); done
+kill -s KILL -- "-$group" 2>/dev/null
 done
 rm -rf -- "$@"
 [ -t 3 ] || exit
@@ -43,6 +29,14 @@ case $(stty -a <&3) in
 *" -icrnl"*) ;;
 *) stty icanon echo <&3 ;;
 esac`
+
+// groupsEnd is the first argument of the script. Supervisors of programs end themselves; only Linux has them.
+var groupsEnd = func() string {
+	if runtime.GOOS == "linux" {
+		return "100"
+	}
+	return "0"
+}()
 
 // dismissed is the last line for the script.
 const dismissed = "end"
@@ -60,7 +54,7 @@ type guard struct {
 // newGuard starts a guard for paths, which may not exist, and for a terminal, which may be nil.
 func newGuard(terminal *os.File, paths ...string) (*guard, error) {
 	g := &guard{groups: map[int]bool{}}
-	g.cmd = exec.Command("/bin/sh", append([]string{"-c", script, "gatehouse-dev-guard", subprocess.Mark}, paths...)...)
+	g.cmd = exec.Command("/bin/sh", append([]string{"-c", script, "gatehouse-dev-guard", groupsEnd}, paths...)...)
 	g.cmd.Dir = "/"
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if terminal != nil {

@@ -1,3 +1,3 @@
 // Package subprocess runs programs that end together with their descendants: each has a process group of
-// its own, and on Linux the kernel ends the program when this process is killed.
+// its own, and on Linux a supervisor, a process of this program, kills all of them when this process ends.
 package subprocess

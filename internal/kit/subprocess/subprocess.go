@@ -1,16 +1,11 @@
 package subprocess
 
 import (
-	"crypto/rand"
 	"io"
-	"os"
 	"os/exec"
 	"runtime"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -18,48 +13,43 @@ import (
 // Process is a running program, with its descendants.
 type Process struct {
 	// Gone is closed after the program has ended, with Err. State describes the end.
-	Gone  chan struct{}
-	Err   error
-	cmd   *exec.Cmd
-	group func(id int, runs bool)
-	// mark is an entry in the environment of all descendants of the program.
-	mark string
+	Gone        chan struct{}
+	Err         error
+	cmd         *exec.Cmd
+	supervision *supervision
+	state       string
+	id          int
+	group       func(id int, runs bool)
 }
 
-// Mark begins the entry in the environment of every program of this process, and of their descendants: a process may
-// leave the group of its program, but keeps its environment.
-var Mark = "GATEHOUSE_PROGRAM_OF_" + rand.Text() + "="
-
-var programs atomic.Int64
-
 // Start starts a program in a process group of its own, in a directory; empty means the directory of this process. The
-// program writes to output and errors, which may be the same. group, if set, is called with the group when it begins to
-// run, and when it has ended.
+// program writes to output and errors, which may be the same. group, if set, is called when the program begins to run,
+// and when it has ended, with the ID of a process group: on Linux the supervisor's, elsewhere the program's.
 func Start(args, env []string, dir string, output, errors io.Writer, group func(id int, runs bool)) (*Process, error) {
 	if group == nil {
 		group = func(int, bool) {}
 	}
-	p := &Process{cmd: exec.Command(args[0], args[1:]...), Gone: make(chan struct{}), group: group, mark: Mark + strconv.FormatInt(programs.Add(1), 10)}
-	if env == nil {
-		env = os.Environ()
-	}
-	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = append(slices.Clip(env), p.mark), dir, output, errors
+	p := &Process{cmd: exec.Command(args[0], args[1:]...), Gone: make(chan struct{}), group: group}
+	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = env, dir, output, errors
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	endWithParent(p.cmd.SysProcAttr)
 	// Descendants of the program may hold its output open.
 	p.cmd.WaitDelay = time.Second
+	var err error
+	if p.supervision, err = newSupervision(p.cmd); err != nil {
+		return nil, err
+	}
 	started := make(chan error)
 	go func() {
 		// Linux treats the end of the thread that started a process as the end of the parent.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		if err == nil {
+		var err error
+		if p.id, err = p.supervision.start(p.cmd); err == nil {
 			group(p.cmd.Process.Pid, true)
 		}
 		started <- err
 		if err == nil {
-			p.Err = p.cmd.Wait()
+			p.state, p.Err = p.supervision.wait(p.cmd)
 			close(p.Gone)
 		}
 	}()
@@ -67,10 +57,10 @@ func Start(args, env []string, dir string, output, errors io.Writer, group func(
 }
 
 // State describes how a program ended. It must be called after Gone is closed.
-func (p *Process) State() string { return p.cmd.ProcessState.String() }
+func (p *Process) State() string { return p.state }
 
 // Group returns the process group of the program and its descendants.
-func (p *Process) Group() int { return p.cmd.Process.Pid }
+func (p *Process) Group() int { return p.id }
 
 // Stop ends the program and its descendants, on Linux also descendants that left its process group: by SIGTERM, and by
 // SIGKILL after the time grace. Stop of a nil Process does nothing.
@@ -78,27 +68,17 @@ func (p *Process) Stop(grace time.Duration) {
 	if p == nil {
 		return
 	}
-	group := -p.cmd.Process.Pid
-	_ = syscall.Kill(group, syscall.SIGTERM)
-	for _, id := range strays(p.mark) {
-		_ = syscall.Kill(id, syscall.SIGTERM)
-	}
+	_ = syscall.Kill(-p.id, syscall.SIGTERM)
+	p.supervision.stop(p.cmd)
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
 	case <-p.Gone:
 	case <-timer.C:
 	}
-	// The rest of the group, too.
-	_ = syscall.Kill(group, syscall.SIGKILL)
+	p.supervision.kill(p.cmd)
 	<-p.Gone
-	// A process may start another one during the search.
-	for ids := strays(p.mark); len(ids) > 0; ids = strays(p.mark) {
-		for _, id := range ids {
-			_ = syscall.Kill(id, syscall.SIGKILL)
-		}
-	}
-	p.group(-group, false)
+	p.group(p.cmd.Process.Pid, false)
 }
 
 // Tail keeps the end of a program's output. It is safe for concurrent use.

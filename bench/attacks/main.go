@@ -1,6 +1,6 @@
 // Attacks attacks kube-apiserver and gatehouse like a hostile user or webhook, and measures the effect on another
 // user. While an attack runs, a bystander creates ConfigMaps. The table shows how long these creates took, the peak
-// memory of the server, and whether the server survived.
+// memory and the CPU time of the attacked process, and whether it survived.
 //
 //	go run ./attacks
 //	go run ./attacks -run patches -servers gatehouse,other
@@ -99,7 +99,7 @@ func (o *options) attack(ctx context.Context, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "| attack | server | memory before, at most (MiB) | creates: p99 without (ms) | p50, p99, longest with (ms) | creates that failed | answers to the attack | end |\n|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(out, "| attack | server | memory before, at most (MiB) | CPU (s) | creates: p99 without (ms) | p50, p99, longest with (ms) | creates that failed | answers to the attack | end |\n|---|---|---|---|---|---|---|---|")
 	for _, name := range slices.Sorted(maps.Keys(attacks)) {
 		a := attacks[name]
 		if !o.run.MatchString(name) {
@@ -252,7 +252,7 @@ func (o *options) measure(ctx context.Context, b peer.Binaries, a attack, kind p
 	for _, what := range slices.Sorted(maps.Keys(t.mu.answers)) {
 		answers = append(answers, fmt.Sprintf("%d × %s", t.mu.answers[what], what))
 	}
-	return fmt.Sprintf("%d, %d | %.0f | %.0f, %.0f, %.0f | %d of %d | %s | %s", before.peak>>20, after.peak>>20, before.percentile(99),
+	return fmt.Sprintf("%d, %d | %.1f | %.0f | %.0f, %.0f, %.0f | %d of %d | %s | %s", before.peak>>20, after.peak>>20, after.cpu.Seconds(), before.percentile(99),
 		after.percentile(50), after.percentile(99), after.percentile(100), len(after.failed), len(after.failed)+len(after.took),
 		strings.Join(answers, ", "), end), nil
 }
@@ -266,6 +266,8 @@ type observed struct {
 	// much.
 	peak   int64
 	killed bool
+	// cpu is the CPU time of the process.
+	cpu time.Duration
 }
 
 // percentile returns a percentile of the durations, in milliseconds; 0 without any.
@@ -293,12 +295,12 @@ type watcher struct {
 	observed
 }
 
-// watch starts the bystander, which creates ConfigMaps at a steady pace, and measures the memory of the server, until
-// end.
+// watch starts the bystander, which creates ConfigMaps at a steady pace, and measures the server, until end.
 func watch(ctx context.Context, t *target, most int64) *watcher {
 	w := &watcher{}
 	ctx, w.stop = context.WithCancel(ctx)
 	_ = t.process.ForgetPeak()
+	began, _ := t.process.CPU()
 	w.work.Go(func() {
 		for every(ctx, sampling) {
 			now, err := t.process.RSS()
@@ -306,8 +308,10 @@ func watch(ctx context.Context, t *target, most int64) *watcher {
 				return
 			}
 			peak, _ := t.process.Peak()
+			cpu, _ := t.process.CPU()
 			w.mu.Lock()
 			w.peak = max(w.peak, now, peak)
+			w.cpu = max(w.cpu, cpu-began)
 			if now > most && !w.killed {
 				w.killed = true
 				t.process.Kill()

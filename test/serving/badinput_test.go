@@ -18,7 +18,7 @@ import (
 // that the server is unaffected.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	h := s.HTTP(t, nil)
 	ns := s.Namespace(t)
 	path := "/api/v1/namespaces/" + ns + "/configmaps"

@@ -26,7 +26,7 @@ const defaultConfigMaps = "/api/v1/namespaces/default/configmaps"
 // TestKilled kills the server while clients write, and checks that all acknowledged writes exist.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	acknowledged := map[string]bool{}
 	for round := range 2 {
 		var mu sync.Mutex
@@ -79,7 +79,7 @@ func TestKilled(t *testing.T) {
 // TestInformerAcrossRestart keeps a client-go informer running through a restart and a kill of the server.
 func TestInformerAcrossRestart(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	client := harness.Client(t, s.Admin)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	informer := factory.Core().V1().ConfigMaps().Informer()
@@ -127,7 +127,7 @@ func TestInformerAcrossRestart(t *testing.T) {
 // TestStopEndsRequests stops the server during a request and an open watch.
 func TestStopEndsRequests(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	h := s.HTTP(t, nil)
 	w := h.Watch(defaultConfigMaps + "?watch=1")
 	body, input := io.Pipe()

@@ -294,7 +294,7 @@ func TestRegistrationsCannotBeRead(t *testing.T) {
 // of them.
 func TestHooksComeAndGo(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--admission-consistency", "strict")
+	s := harness.Sole(t, "--admission-consistency", "strict")
 	h := s.HTTP(t, nil)
 	measure := func() (goroutines, files float64) {
 		m := h.Metrics()

@@ -27,17 +27,20 @@ func execution(ctx context.Context, in string, args ...string) (out, problems st
 	return o.String(), e.String(), code
 }
 
-// measured matches durations and times, which differ in each run.
-var measured = regexp.MustCompile(`("(?:(?:start|check|world|test)S|s|millis)econds": | time=")[0-9.e-]+|\d+\.\d ms`)
+// measured matches durations and times, which differ in each run, and the number of rules of lint.
+var measured = regexp.MustCompile(`("(?:(?:start|check|world|test)S|s|millis)econds": | time="|, by )[0-9.e-]+|\d+\.\d ms`)
 
-// Each case has files, a command line and its output. The first file has the command and, after it, standard
-// input. The last file has the output and the exit code. The formats are tested in package report, so the
-// ordinary run tries one of them.
+// Each case has files, command lines and their output. The first file has the commands and, after them, standard
+// input. The last file has the output and the exit codes. $DIR is the directory of the files. The formats are tested
+// in package report, so the ordinary run tries one of them.
 func TestCheckScenarios(t *testing.T) {
 	formats := []string{"github", "gitlab", "junit", "sarif"}
 	chosen := speed.Pick(t, speed.Of(1, len(formats)), len(formats))
 	scenarios(t, "testdata/check", leftOut(formats, chosen)...)
 }
+
+// Configurations of public bug reports give the findings, rejections and first tests that would have helped.
+func TestIncidents(t *testing.T) { scenarios(t, "testdata/incidents") }
 
 // leftOut returns the names at the indexes that were not chosen.
 func leftOut(names []string, chosen []int) []string {
@@ -69,7 +72,8 @@ func scenarios(t *testing.T, dir string, without ...string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Chdir(t.TempDir())
+			dir := t.TempDir()
+			t.Chdir(dir)
 			n := len(archive.Files) - 1
 			if archive.Files[0].Name != "command" || archive.Files[n].Name != "prints" {
 				t.Fatal("a case begins with the file command and ends with prints")
@@ -78,17 +82,26 @@ func scenarios(t *testing.T, dir string, without ...string) {
 				if err := os.MkdirAll(filepath.Dir(f.Name), 0o755); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(f.Name, f.Data, 0o644); err != nil {
+				if err := os.WriteFile(f.Name, bytes.ReplaceAll(f.Data, []byte("$DIR"), []byte(dir)), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
-			command, in, _ := strings.Cut(string(archive.Files[0].Data), "\n")
-			args := strings.Fields(command)
-			if args[0] != "gatehouse" {
-				t.Fatalf("the command is %q", command)
+			in := string(archive.Files[0].Data)
+			var commands []string
+			for strings.HasPrefix(in, "gatehouse ") {
+				var line string
+				line, in, _ = strings.Cut(in, "\n")
+				commands = append(commands, line)
 			}
-			out, problems, code := execution(t.Context(), in, args[1:]...)
-			got := measured.ReplaceAllString(out, "${1}0") + problems + fmt.Sprintf("exit %d\n", code)
+			if len(commands) == 0 {
+				t.Fatalf("the command is %q", in)
+			}
+			got := ""
+			for _, line := range commands {
+				out, problems, code := execution(t.Context(), in, strings.Fields(line)[1:]...)
+				got += measured.ReplaceAllString(out, "${1}0") + problems + fmt.Sprintf("exit %d\n", code)
+			}
+			got = strings.ReplaceAll(got, dir, "$DIR")
 			if *update {
 				archive.Files[n].Data = []byte(got)
 				if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
@@ -97,7 +110,7 @@ func scenarios(t *testing.T, dir string, without ...string) {
 				return
 			}
 			if diff := cmp.Diff(string(archive.Files[n].Data), got); diff != "" {
-				t.Errorf("%s prints (-want +got):\n%s", command, diff)
+				t.Errorf("%s prints (-want +got):\n%s", strings.Join(commands, "; "), diff)
 			}
 		})
 	}

@@ -194,6 +194,9 @@ func (o *lintOptions) complete() error {
 	}
 	if o.configFile != "" {
 		directories, err := manifestDirectories(o.configFile)
+		if err == nil && len(directories) == 0 {
+			err = command.Usagef("--admission-control-config-file: %s names no directory of manifest files (staticManifestsDir)", o.configFile)
+		}
 		if err != nil {
 			return err
 		}
@@ -391,8 +394,12 @@ func (o *lintOptions) upgrade(from *version.Version) *lint.Upgrade {
 	return u
 }
 
-// manifestDirectories returns the directories with the manifest files of an AdmissionConfiguration, each once.
+// manifestDirectories returns the directories with the manifest files of an AdmissionConfiguration, each once. An empty
+// name of the configuration has none.
 func manifestDirectories(file string) (list []string, err error) {
+	if file == "" {
+		return nil, nil
+	}
 	c, err := admission.LoadConfiguration(file)
 	if err != nil {
 		return nil, command.Usagef("--admission-control-config-file: %w", err)
@@ -401,9 +408,6 @@ func manifestDirectories(file string) (list []string, err error) {
 		if dir := c.StaticManifestsDir(plugin.Name); dir != "" && !slices.Contains(list, dir) {
 			list = append(list, dir)
 		}
-	}
-	if len(list) == 0 {
-		return nil, command.Usagef("--admission-control-config-file: %s names no directory of manifest files (staticManifestsDir)", file)
 	}
 	return list, nil
 }

@@ -266,6 +266,9 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 		Mutate:   mutates,
 		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },
 	}
+	if options.Manifests, err = manifestDirectories(o.configFile); err != nil {
+		return err
+	}
 	if options.Definitions, err = o.definitions.Open(); err != nil {
 		return err
 	}
@@ -365,7 +368,7 @@ func (o *testOptions) firstOf(ctx context.Context, streams command.Streams, file
 	open := strings.Count(string(text), "# Missing: ")
 	left := ""
 	if open > 0 {
-		left = fmt.Sprintf("; %s in it say what to add", report.Count(open, "comment"))
+		left = fmt.Sprintf("; %s for missing tests", report.Count(open, "comment"))
 	}
 	_, err = terminal.Fprintf(streams.Out, "wrote %s: %s%s\n", to, report.Count(strings.Count(string(text), "\n- name: "), "test"), left)
 	return err

@@ -177,7 +177,7 @@ func TestParams(t *testing.T) {
 		{"a kind that is not served", []*unstructured.Unstructured{policy("p", "v2", "ConfigMap"), binding("b", "p", "{selector: {}}")}, "", "", nil},
 		{"secrets", []*unstructured.Unstructured{policy("p", "v1", "Secret"), binding("b", "p", "{selector: {}}"), binding("c", "p", "{selector: {}}")}, "", "secrets: secrets are never read, and are params of ValidatingAdmissionPolicyBinding b", nil},
 		{"what is forbidden", []*unstructured.Unstructured{policy("p", "example.com/v1", "Limit"), binding("b", "p", "{selector: {}}"), binding("c", "p", "{selector: {}}")}, "", "limits.example.com: limits.example.com is forbidden: no", nil},
-		{"of a tried policy", nil, "m/two", "", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{name: two}")}},
+		{"of a tried policy (incident params-of-a-new-policy)", nil, "m/two", "", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{name: two, parameterNotFoundAction: Deny}")}},
 		{"of a tried binding", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap")}, "shop/one", "", []*unstructured.Unstructured{binding("b", "p", "{namespace: shop, selector: {}}")}},
 		{"of both", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{namespace: m}")}, "m/two shop/one", "", []*unstructured.Unstructured{binding("c", "p", "{namespace: shop}")}},
 		{"of a tried policy with another kind", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{namespace: m}")}, "m/two", "limits.example.com: limits.example.com is forbidden: no", []*unstructured.Unstructured{policy("p", "example.com/v1", "Limit")}},

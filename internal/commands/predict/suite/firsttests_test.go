@@ -26,6 +26,10 @@ metadata: {name: ` + name + `}
 spec: {policyName: ` + name + `, validationActions: [Deny]}
 `
 	}
+	limit := policy("limit", `deployments]}]}
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  validations: [{expression: object.spec.replicas <= int(params.data.most)}]
+`)
 	for _, tc := range speed.Some(t, 2, []struct {
 		name, policies string
 		passed         int
@@ -62,10 +66,10 @@ spec: {policyName: ` + name + `, validationActions: [Deny]}
   - {expression: "!has(object.spec.initContainers) || object.spec.initContainers.all(c, !has(c.livenessProbe) || !has(c.livenessProbe.httpGet) || !has(c.livenessProbe.httpGet.host))"}
   - {expression: "object.spec.containers.all(c, !has(c.resources.limits) || quantity(c.resources.limits.memory).isLessThan(quantity('1Gi')))"}
 `), 6, nil},
-		{"params that nobody has written", strings.Replace(policy("limit", `deployments]}]}
-  paramKind: {apiVersion: v1, kind: ConfigMap}
-  validations: [{expression: object.spec.replicas <= int(params.data.most)}]
-`), "[Deny]", "[Deny], paramRef: {name: limits, parameterNotFoundAction: Deny}", 1), 2, []string{"kind: ConfigMap", "- policies-tests.yaml"}},
+		{"params that nobody has written", strings.Replace(limit, "[Deny]", "[Deny], paramRef: {name: limits, parameterNotFoundAction: Deny}", 1), 2, []string{"kind: ConfigMap", "- policies-tests.yaml"}},
+		{"params that a selector selects", strings.Replace(limit, "[Deny]", "[Deny], paramRef: {selector: {matchLabels: {tier: web}}, parameterNotFoundAction: Deny}", 1) +
+			"---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {tier: db}}, data: {most: '1'}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: b, labels: {tier: web}}, data: {most: '7'}}\n", 2, []string{"replicas: 8"}},
+		{"params that a selector would select", strings.Replace(limit, "[Deny]", "[Deny], paramRef: {selector: {matchExpressions: [{key: tier, operator: In, values: [web]}]}, parameterNotFoundAction: Deny}", 1), 2, []string{"kind: ConfigMap", "tier: web"}},
 		{"the old object, the user and the authorizer", policy("users", `configmaps]}]}
   validations:
   - {expression: "oldObject == null || !has(oldObject.data) || oldObject.data == object.data"}

@@ -47,8 +47,10 @@ type Options struct {
 	// name a service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
 	Call             bool
 	ServiceAddresses []string
-	// AdmissionConfigFile is the AdmissionConfiguration of the server; empty for none.
+	// AdmissionConfigFile is the AdmissionConfiguration of the server; empty for none. Manifests are the directories with
+	// its manifest files.
 	AdmissionConfigFile string
+	Manifests           []string
 	// Gatehouse and Fields have the meaning of the fields in stage.Options.
 	Gatehouse bool
 	Fields    *emulation.Fields
@@ -359,7 +361,11 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 // together runs the tests of suites with one test environment.
 func (r *runner) together(ctx context.Context, p *venue, set *worldSet, judged []*Result, broken func(error) error) error {
 	loading := time.Now()
-	names := namesIn(set.Objects)
+	static, err := manifests.Read(r.Manifests, nil)
+	if err != nil {
+		return broken(err)
+	}
+	names := namesIn(slices.Concat(set.Objects, static.Objects))
 	doubts, elsewhere, err := r.definedElsewhere(ctx, p, set, judged)
 	policies := p.split(set)
 	var notes []string

@@ -226,6 +226,9 @@ func (p *pass) sum() {
 	if u := p.Upgrade; u != nil && u.Known.LessThan(u.To) {
 		p.misses("what Kubernetes %s newly serves: the data here is of %s, with the removals that were planned then", minor(u.To), minor(u.Known))
 	}
+	if u := p.Upgrade; u != nil && u.Gates != nil {
+		p.misses("which objects Kubernetes %s newly rejects, and the CEL functions that it adds: the libraries here are older, and the data is of its beta", minor(u.Known))
+	}
 	p.report.Unseen = append(p.report.Unseen, slices.Sorted(maps.Keys(p.unseen))...)
 }
 
@@ -242,7 +245,9 @@ func (r *Report) sort() {
 	})
 }
 
-func compareObjects(a, b Object) int { return strings.Compare(a.String(), b.String()) }
+func compareObjects(a, b Object) int {
+	return cmp.Or(strings.Compare(a.String(), b.String()), strings.Compare(a.At, b.At))
+}
 
 func comparePaths(a, b []any) int {
 	return slices.CompareFunc(a, b, func(x, y any) int {

@@ -43,6 +43,8 @@ type Rule struct {
 // Object identifies the object of a finding.
 type Object struct {
 	Kind, Namespace, Name string
+	// At is the position of the document in its file, if several documents can have the kind and name; otherwise empty.
+	At string
 }
 
 // String returns KIND/NAME or KIND/NAMESPACE/NAME.

@@ -26,7 +26,7 @@ var rules = []*Rule{
 	// Rules about initializers.
 	initializerCycle, initializerIdle,
 	// Rules about upgrades, which run on request.
-	upgradeRuleRemoved, upgradeRuleMisses, upgradeAPIVersion, upgradeReview, upgradeExpression, upgradeServer,
+	upgradeRuleRemoved, upgradeRuleMisses, upgradeAPIVersion, upgradeKind, upgradeReview, upgradeExpression, upgradeServer,
 }
 
 // texts has a file for each rule: its title, its Why and its Fix, with an empty line between them,

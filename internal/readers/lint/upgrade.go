@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,8 +28,12 @@ type Upgrade struct {
 	// plugins that it no longer has.
 	Flags, Plugins map[string]bool
 	Dropped        map[string]string
-	// Servers are kube-apiserver command lines and plugin lists found in files.
+	// Gates are feature gates that components of the target refuse.
+	Gates map[string]Gate
+	// Servers are command lines and plugin lists of kube-apiserver, and feature gates of other components, found in files.
 	Servers []ServerOption
+	// Versions are the API versions of the objects in files.
+	Versions map[Object]string
 }
 
 // Life has the releases of Kubernetes that serve a version of a kind.
@@ -221,6 +226,23 @@ var upgradeAPIVersion = &Rule{
 	},
 }
 
+var upgradeKind = &Rule{
+	ID: "upgrade-kind", Level: Error, Upgrade: true,
+	check: func(p *pass) {
+		u := p.Upgrade
+		for _, o := range slices.SortedFunc(maps.Keys(u.Versions), compareObjects) {
+			gv, err := schema.ParseGroupVersion(u.Versions[o])
+			if err != nil || gv.Group == registration.GroupName {
+				continue
+			}
+			l := u.life(func(l *Life) bool { return l.GroupVersion() == gv && l.Kind == o.Kind })
+			if l != nil && !l.served(u.To) {
+				p.finds(place{o, []any{"apiVersion"}}, "%s of %s %s%s", o.Kind, gv, u.absence(l), u.instead(l))
+			}
+		}
+	},
+}
+
 var upgradeReview = &Rule{
 	ID: "upgrade-review-version", Level: Warning, Upgrade: true,
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
@@ -266,6 +288,10 @@ var upgradeServer = &Rule{
 				plugins = []string{o.Plugin}
 			case len(u.Flags) > 0 && !u.Flags[o.Flag]:
 				p.finds(where, "kube-apiserver %s has no flag --%s", minor(u.Known), o.Flag)
+			case o.Flag == "feature-gates":
+				p.gates(u, where, o.Value)
+			case o.Flag == "runtime-config":
+				p.runtimeConfig(u, where, o.Value)
 			case slices.Contains([]string{"admission-control", "enable-admission-plugins", "disable-admission-plugins"}, o.Flag):
 				plugins = strings.Split(o.Value, ",")
 			}
@@ -281,4 +307,39 @@ var upgradeServer = &Rule{
 			}
 		}
 	},
+}
+
+// settings calls do for each NAME=true and NAME=false of a list.
+func settings(list string, do func(name string, on bool)) {
+	for setting := range strings.SplitSeq(list, ",") {
+		name, value, given := strings.Cut(strings.TrimSpace(setting), "=")
+		if on, err := strconv.ParseBool(value); err == nil || !given {
+			do(name, on || !given)
+		}
+	}
+}
+
+// gates checks the value of --feature-gates.
+func (p *pass) gates(u *Upgrade, where place, value string) {
+	settings(value, func(name string, on bool) {
+		// A gate of one component is COMPONENT:GATE.
+		name = name[strings.Index(name, ":")+1:]
+		gate, refused := u.Gates[name]
+		switch {
+		case refused && gate.Locked == "":
+			p.finds(where, "Kubernetes %s has no feature gate %s: a component that sets it does not start (%s)", minor(u.Known), name, gate.Source)
+		case refused && gate.Locked != strconv.FormatBool(on):
+			p.finds(where, "Kubernetes %s locks the feature gate %s to %s: a component that sets it to %t does not start (%s)", minor(u.Known), name, gate.Locked, on, gate.Source)
+		}
+	})
+}
+
+// runtimeConfig checks the value of --runtime-config.
+func (p *pass) runtimeConfig(u *Upgrade, where place, value string) {
+	settings(value, func(name string, on bool) {
+		words := strings.Split(name, "/")
+		if on && len(words) > 1 && u.emptied(words[0], words[1]) {
+			p.findsAs(Warning, where, "--runtime-config enables %s/%s, which Kubernetes %s does not serve", words[0], words[1], minor(u.To))
+		}
+	})
 }

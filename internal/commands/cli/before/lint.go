@@ -350,8 +350,8 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 		}
 		if o.upgradeTo != "" {
 			w.Upgrade = o.upgrade(release)
-			if files != nil {
-				w.Upgrade.Servers = files.ServerOptions()
+			if variant != nil {
+				w.Upgrade.Servers, w.Upgrade.Versions = variant.ServerOptions(), variant.Versions()
 			}
 		}
 		rules := slices.DeleteFunc(slices.Clone(lint.Rules()), func(rule *lint.Rule) bool { return slices.Contains(o.disable, rule.ID) })
@@ -391,6 +391,7 @@ func (o *lintOptions) upgrade(from *version.Version) *lint.Upgrade {
 	for _, name := range command.GeneratedLines(command.UpstreamPlugins) {
 		u.Plugins[name] = true
 	}
+	u.AddLater()
 	return u
 }
 

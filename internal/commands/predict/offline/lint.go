@@ -216,6 +216,12 @@ func (w *World) About() func(lint.Object) bool {
 
 // document returns the document of an object, nil if no file has it.
 func (f *files) document(o lint.Object) *manifests.Object {
+	if o.At != "" {
+		if i := slices.IndexFunc(f.stored, func(d *manifests.Object) bool { return d.At() == o.At }); i >= 0 {
+			return f.stored[i]
+		}
+		return nil
+	}
 	if found := f.Find(o.Kind, o.Name); found != nil && o.Namespace == "" {
 		return found
 	}

@@ -50,7 +50,7 @@ func lintFile(t *testing.T, content string, change func(*lint.World)) (*lint.Rep
 	if change != nil {
 		change(world)
 		if world.Upgrade != nil {
-			world.Upgrade.Servers = w.ServerOptions()
+			world.Upgrade.Servers, world.Upgrade.Versions = w.ServerOptions(), w.Versions()
 		}
 	}
 	return lint.Check(t.Context(), world, lint.Options{}), w

@@ -91,8 +91,22 @@ func Release(config *rest.Config) (*version.Version, error) {
 	return version.MajorMinor(v.Major(), v.Minor()), nil
 }
 
+// Versions returns the API versions of the objects in files.
+func (w *World) Versions() map[lint.Object]string {
+	if w.files == nil {
+		return nil
+	}
+	versions := map[lint.Object]string{}
+	for _, d := range w.files.stored {
+		u := d.Unstructured()
+		versions[lint.Object{Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(), At: d.At()}] = u.GetAPIVersion()
+	}
+	return versions
+}
+
 // ServerOptions returns the flags and plugins of the kube-apiservers in files: from pods and workloads that run one,
-// from kubeadm's ClusterConfiguration, and from an AdmissionConfiguration.
+// from kubeadm's ClusterConfiguration, and from an AdmissionConfiguration. The feature gates of other components are
+// among them: from kubeadm, from the configurations of the kubelet and kube-proxy, and from clusters of kind.
 func (w *World) ServerOptions() []lint.ServerOption {
 	if w.files == nil {
 		return nil
@@ -100,14 +114,23 @@ func (w *World) ServerOptions() []lint.ServerOption {
 	var list []lint.ServerOption
 	for _, d := range w.files.stored {
 		u := d.Unstructured()
-		o := lint.Object{Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
+		o := lint.Object{Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(), At: d.At()}
 		switch u.GetKind() {
 		case "Pod":
 			list = commandLines(list, o, u, "spec")
 		case "Deployment", "DaemonSet", "StatefulSet":
 			list = commandLines(list, o, u, "spec", "template", "spec")
 		case "ClusterConfiguration":
-			list = extraArguments(list, o, u)
+			for _, component := range []string{"apiServer", "controllerManager", "scheduler"} {
+				list = extraArguments(list, o, u, component)
+			}
+		case "KubeletConfiguration", "KubeProxyConfiguration", "Cluster":
+			for _, field := range []struct{ name, flag string }{{"featureGates", featureGates}, {"runtimeConfig", "runtime-config"}} {
+				values, _, _ := unstructured.NestedMap(u.Object, field.name)
+				for name, value := range values {
+					list = append(list, lint.ServerOption{Object: o, Path: []any{field.name, name}, Flag: field.flag, Value: fmt.Sprintf("%s=%v", name, value)})
+				}
+			}
 		case "AdmissionConfiguration":
 			plugins, _, _ := unstructured.NestedSlice(u.Object, "plugins")
 			for i, p := range plugins {
@@ -156,19 +179,27 @@ func commandLines(list []lint.ServerOption, o lint.Object, u *unstructured.Unstr
 	return list
 }
 
-// extraArguments adds the flags in kubeadm's configuration: a map, or in v1beta4 a list.
-func extraArguments(list []lint.ServerOption, o lint.Object, u *unstructured.Unstructured) []lint.ServerOption {
-	if arguments, ok, _ := unstructured.NestedStringMap(u.Object, "apiServer", "extraArgs"); ok {
-		for name, value := range arguments {
-			list = append(list, lint.ServerOption{Object: o, Path: []any{"apiServer", "extraArgs", name}, Flag: name, Value: value})
+const featureGates = "feature-gates"
+
+// extraArguments adds the flags of a component in kubeadm's configuration: a map, or in v1beta4 a list. Of other
+// components than the API server, it adds the feature gates.
+func extraArguments(list []lint.ServerOption, o lint.Object, u *unstructured.Unstructured, component string) []lint.ServerOption {
+	add := func(path []any, name, value string) {
+		if component == "apiServer" || name == featureGates {
+			list = append(list, lint.ServerOption{Object: o, Path: path, Flag: name, Value: value})
 		}
 	}
-	arguments, _, _ := unstructured.NestedSlice(u.Object, "apiServer", "extraArgs")
+	if arguments, ok, _ := unstructured.NestedStringMap(u.Object, component, "extraArgs"); ok {
+		for name, value := range arguments {
+			add([]any{component, "extraArgs", name}, name, value)
+		}
+	}
+	arguments, _, _ := unstructured.NestedSlice(u.Object, component, "extraArgs")
 	for i, a := range arguments {
 		if a, ok := a.(map[string]any); ok {
 			name, _ := a["name"].(string)
 			value, _ := a["value"].(string)
-			list = append(list, lint.ServerOption{Object: o, Path: []any{"apiServer", "extraArgs", i, "name"}, Flag: name, Value: value})
+			add([]any{component, "extraArgs", i, "name"}, name, value)
 		}
 	}
 	return list

@@ -58,6 +58,9 @@ webhooks:
   - {apiGroups: [` + group + `], apiVersions: [` + versions + `], operations: [CREATE], resources: [` + resources + `]}
 ` + more
 	}
+	apiServer := func(flags ...string) string {
+		return "apiVersion: v1\nkind: Pod\nmetadata: {namespace: kube-system, name: kube-apiserver}\nspec:\n  containers:\n  - {name: a, command: [kube-apiserver, \"" + strings.Join(flags, "\", \"") + "\"]}\n"
+	}
 	for _, tc := range []struct {
 		name, file, from, to string
 		// want lists the rules with findings, each with a part of its message.
@@ -99,19 +102,45 @@ spec:
 			[]string{"upgrade-server-options: no flag --insecure-port"}},
 		{"a list of plugins", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: PodSecurityPolicy}]\n", "", "1.38",
 			[]string{"upgrade-server-options: no admission plugin PodSecurityPolicy: PodSecurity replaces it"}},
+		{"a kind that is gone", "apiVersion: resource.k8s.io/v1beta1\nkind: ResourceClaim\nmetadata: {name: gpu}\nspec: {}\n", "", "1.38",
+			[]string{"upgrade-kind: ResourceClaim of resource.k8s.io/v1beta1 was removed in 1.38; write resource.k8s.io/v1 ResourceClaim"}},
+		{"a kind that is still there", "apiVersion: resource.k8s.io/v1beta1\nkind: ResourceClaim\nmetadata: {name: gpu}\nspec: {}\n", "", "1.37", nil},
+		{"one name in two versions", "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: gpu}\nspec: {}\n---\napiVersion: resource.k8s.io/v1beta1\nkind: ResourceClaim\nmetadata: {name: gpu}\nspec: {}\n", "", "1.38",
+			[]string{"upgrade-kind: ResourceClaim of resource.k8s.io/v1beta1"}},
+		{"a removal that was planned only", "apiVersion: admissionregistration.k8s.io/v1alpha1\nkind: MutatingAdmissionPolicy\nmetadata: {name: p}\nspec: {}\n", "", "1.38", nil},
+		{"another kind of that version", "apiVersion: admissionregistration.k8s.io/v1alpha1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\nspec: {}\n", "", "1.38",
+			[]string{"upgrade-registration: ValidatingAdmissionPolicy of admissionregistration.k8s.io/v1alpha1 was removed in 1.32"}},
+		{"gates of a server", apiServer("--feature-gates=DynamicResourceAllocation=true,kube:StrictIPCIDRValidation=false,EnvFiles=true,Other=true"), "", "1.38", []string{
+			"upgrade-server-options: Kubernetes 1.38 has no feature gate DynamicResourceAllocation: a component that sets it does not start (kubernetes/kubernetes#141946)",
+			"upgrade-server-options: Kubernetes 1.38 locks the feature gate StrictIPCIDRValidation to true: a component that sets it to false does not start (kubernetes/kubernetes#141979)"}},
+		{"gates of a server that stays", apiServer("--feature-gates=DynamicResourceAllocation=true"), "", "1.37", nil},
+		{"new options", apiServer("--enable-endpoint-load-metrics", "--enable-admission-plugins=AuthorizationConditionsEnforcer"), "", "1.38", nil},
+		{"a version that a server enables", apiServer("--runtime-config=resource.k8s.io/v1beta1=true,admissionregistration.k8s.io/v1alpha1=true,batch/v1=false,api/beta=true"), "", "1.38",
+			[]string{"upgrade-server-options: --runtime-config enables resource.k8s.io/v1beta1, which Kubernetes 1.38 does not serve"}},
+		{"kind", "apiVersion: kind.x-k8s.io/v1alpha4\nkind: Cluster\nfeatureGates: {NodeSwap: true}\nruntimeConfig: {resource.k8s.io/v1beta1: \"true\"}\n", "", "1.38",
+			[]string{"upgrade-server-options: has no feature gate NodeSwap", "upgrade-server-options: enables resource.k8s.io/v1beta1"}},
+		{"a kubelet", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates: {KubeletTracing: true}\n", "", "1.38",
+			[]string{"upgrade-server-options: has no feature gate KubeletTracing"}},
+		{"kubeadm's scheduler", "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\nscheduler: {extraArgs: {profiling: \"false\", feature-gates: PodSchedulingReadiness=true}}\n", "", "1.38",
+			[]string{"upgrade-server-options: has no feature gate PodSchedulingReadiness"}},
 	} {
 		t.Run("S2.42 "+tc.name, func(t *testing.T) {
-			report, _ := lintFile(t, tc.file, func(w *lint.World) {
+			report, world := lintFile(t, tc.file, func(w *lint.World) {
 				w.Upgrade = &lint.Upgrade{
 					From: release(tc.from), To: release(tc.to), Known: release("1.37"), Lives: offline.Lives(),
-					Flags: map[string]bool{"secure-port": true}, Plugins: map[string]bool{"PodSecurity": true},
+					Flags: map[string]bool{"secure-port": true, "feature-gates": true, "runtime-config": true, "enable-admission-plugins": true}, Plugins: map[string]bool{"PodSecurity": true},
 					Dropped: map[string]string{"PodSecurityPolicy": "PodSecurity replaces it"},
 				}
+				w.Upgrade.AddLater()
 			})
 			var got []string
 			for _, f := range report.Findings {
 				if f.Rule.Upgrade {
 					got = append(got, f.Rule.ID+": "+f.Message)
+					at, _ := world.Locate(f.Object, f.Path)
+					if line := strings.Split(tc.file, "\n")[max(at.Line-1, 0)]; f.Rule.ID == "upgrade-kind" && !strings.Contains(line, "resource.k8s.io/v1beta1") {
+						t.Errorf("%s is at %q", f.Message, line)
+					}
 				}
 			}
 			if len(got) != len(tc.want) || !slices.EqualFunc(got, tc.want, func(g, w string) bool {

@@ -43,8 +43,8 @@ func TestTheFlagsOfKubeAPIServerAreKnown(t *testing.T) {
 	if m == nil || len(flags) < 100 {
 		t.Fatalf("the help is not understood: %d flags, plugins %q", len(flags), m)
 	}
-	compare(t, flagsFile, "# The flags of kube-apiserver 1.37.1, each with the type of its value; none for a switch.\n", flags)
-	compare(t, pluginsFile, "# The admission plugins of kube-apiserver 1.37.1.\n", strings.Split(strings.ReplaceAll(m[1], " ", ""), ","))
+	compare(t, flagsFile, "# The flags of kube-apiserver 1.37.2, each with the type of its value; none for a switch.\n", flags)
+	compare(t, pluginsFile, "# The admission plugins of kube-apiserver 1.37.2.\n", strings.Split(strings.ReplaceAll(m[1], " ", ""), ","))
 }
 
 func compare(t *testing.T, file, title string, lines []string) {

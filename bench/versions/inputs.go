@@ -36,7 +36,7 @@ type verdict struct {
 // judgeInputs writes the reactions of kube-apiserver and Gatehouse to the inputs. It returns an error if only one of
 // them starts.
 func judgeInputs(ctx context.Context, w io.Writer, b peer.Binaries, dir string) error {
-	fmt.Fprint(w, "\n### Values of flags\n\nA program that does not start reports the error and ends, kube-apiserver with the exit code 1, and Gatehouse with 2.\n\n| flags | kube-apiserver 1.37.1 | gatehouse serve |\n|---|---|---|\n")
+	fmt.Fprint(w, "\n### Values of flags\n\nA program that does not start reports the error and ends, kube-apiserver with the exit code 1, and Gatehouse with 2.\n\n| flags | kube-apiserver 1.37.2 | gatehouse serve |\n|---|---|---|\n")
 	var errs []error
 	for i, input := range inputs {
 		var found [2]verdict

@@ -31,7 +31,7 @@ func directory(dir string) (string, error) {
 }
 
 // stamp sets the version that kube-apiserver reports, as in a release.
-const stamp = "-X k8s.io/component-base/version.gitVersion=v1.37.1 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37"
+const stamp = "-X k8s.io/component-base/version.gitVersion=v1.37.2 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37"
 
 // withoutPlugins excludes Go plugins from the kustomize in kubectl, as in releases.
 const withoutPlugins = "kustomize_disable_go_plugin_support"

@@ -1,4 +1,3 @@
-// Package metric declares the metrics of Gatehouse, with the prefix gatehouse_ and the stability ALPHA.
 package metric
 
 import (

@@ -240,7 +240,7 @@ var deleteOwnKind = &Rule{
 			}
 			q := request(admission.Delete, target{r.Group, r.Version, r.Kind.Kind, r.Resource, "", name.Namespace, "one"}, controller("namespace-controller"), nil)
 			for _, h := range p.hits(q, func(other *snapshot.Entry) bool { return other == e }) {
-				p.finds(at(e.Entry), "the webhook %s fails closed and intercepts the DELETE of %s in namespace %s, in which its server runs: when that namespace is deleted, the server ends first, and the namespace is never gone%s", e.Name, r.Resource, name.Namespace, unless(h.unsure))
+				p.finds(at(e.Entry), "the webhook %s fails closed and intercepts the DELETE of %s in namespace %s, in which its server runs: when that namespace is deleted, the server ends first, and the namespace is never gone if it has %s%s", e.Name, r.Resource, name.Namespace, r.Resource, unless(h.unsure))
 				return
 			}
 		}

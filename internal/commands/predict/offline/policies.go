@@ -222,6 +222,11 @@ func as(u *unstructured.Unstructured, obj runtime.Object) error {
 
 // parse reads a registration in any version that the server accepts, and returns the errors in it.
 func parse(u *unstructured.Unstructured) (runtime.Object, field.ErrorList, error) {
+	if u.GetNamespace() != "" {
+		// An API server clears the namespace of a cluster-scoped object.
+		u = u.DeepCopy()
+		u.SetNamespace("")
+	}
 	var out runtime.Object
 	switch u.GetKind() {
 	case registration.ValidatingPolicyKind:

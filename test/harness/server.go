@@ -83,7 +83,12 @@ func startServer(t testing.TB, s *Server) *Server {
 	t.Helper()
 	speed.Server(t)
 	reportFailure(t, s)
-	if err := s.start("0"); err != nil {
+	port, release, err := reservePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	if err := s.start(port); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

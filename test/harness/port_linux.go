@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// reservePort returns a port of this machine that the kernel gives to nobody else until release is called, also while no
-// server listens on it. A bound socket keeps the port; a server may listen on it nevertheless, as both sockets allow
-// reuse of the address.
+// reservePort returns a port of this machine. Until release is called, the kernel gives it to no other process, even
+// while no server listens on it: a bound socket keeps the port. A server may listen on it nevertheless, as both sockets
+// allow reuse of the address.
 func reservePort() (port string, release func(), err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

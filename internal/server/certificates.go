@@ -8,7 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/members"
 )
 
@@ -30,7 +30,7 @@ type certificateFile struct {
 }
 
 // certificateFiles lists the files with certificates of the server.
-func (s *settings) certificateFiles(pki *auth.PKI) (list []certificateFile) {
+func (s *settings) certificateFiles(pki *keys.PKI) (list []certificateFile) {
 	add := func(use, flag, given, made string) {
 		switch {
 		case given != "":

@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
@@ -134,7 +134,7 @@ func (s *settings) etcdDir() string { return filepath.Join(s.DataDir, "etcd") }
 func (s *settings) pkiDir() string { return filepath.Join(s.DataDir, "pki") }
 
 // peers are the certificates with which members authenticate each other.
-func (s *settings) peers() *auth.Peers { return auth.NewPeers(s.files(), s.pkiDir()) }
+func (s *settings) peers() *keys.Peers { return keys.NewPeers(s.files(), s.pkiDir()) }
 
 // enter makes the etcd of this server a member of a cluster: it begins a cluster, joins one, or
 // returns to its cluster.

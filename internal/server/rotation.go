@@ -15,13 +15,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/tokens"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/members"
 )
 
-// RotationKey is the key of the rotation of the keys of a cluster (auth.Rotation), in an etcd whose keys have a prefix.
+// RotationKey is the key of the rotation of the keys of a cluster (keys.Rotation), in an etcd whose keys have a prefix.
 func RotationKey(etcdPrefix string) string { return path.Join(ClusterKeys(etcdPrefix), "rotation") }
 
 // rotateAgain is the time between a failed attempt to apply a phase of a rotation and the next one, and rotateCheck how
@@ -31,7 +31,7 @@ const rotateAgain, rotateCheck = time.Second, time.Minute
 // rotation replaces the keys that the servers of a cluster share while the server runs.
 type rotation struct {
 	// shared is where the keys are; nil for a server alone.
-	shared *auth.Shared
+	shared *keys.Shared
 	// state is nil for a server that is not a member.
 	state atomic.Pointer[rotationState]
 }
@@ -42,9 +42,9 @@ type rotationState struct {
 }
 
 // loadKeys reads the keys in the current phase, and makes new connections use them.
-func (r *reachable) loadKeys(ctx context.Context) (*auth.PKI, error) {
+func (r *reachable) loadKeys(ctx context.Context) (*keys.PKI, error) {
 	s, v := r.settings, r.serving
-	pki, err := auth.LoadPKI(ctx, s.files(), s.pkiDir(), s.hosts(v.advertised), r.rotation.shared)
+	pki, err := keys.LoadPKI(ctx, s.files(), s.pkiDir(), s.hosts(v.advertised), r.rotation.shared)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (c *controlled) followRotation(ctx context.Context) {
 // rotate applies the current phase of the rotation, if it has changed.
 func (c *controlled) rotate(ctx context.Context) error {
 	before := c.rotation.state.Load()
-	now, err := auth.ReadRotation(ctx, c.db.client.KV, c.rotation.shared.RotationKey)
+	now, err := keys.ReadRotation(ctx, c.db.client.KV, c.rotation.shared.RotationKey)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (c *controlled) rotate(ctx context.Context) error {
 		c.rotation.state.Store(&rotationState{now.State(), before.trusted})
 		klog.InfoS("The keys that the servers share are in another phase", "phase", cmp.Or(now.State(), "none"))
 	}
-	if now != nil && now.Phase == auth.PhaseStore {
+	if now != nil && now.Phase == keys.PhaseStore {
 		return c.rotation.shared.Store(ctx, now)
 	}
 	return nil
@@ -148,7 +148,7 @@ func (c *controlled) rotate(ctx context.Context) error {
 // memberCert is the certificate for connections of servers that join, whatever certificate other clients get.
 type memberCert struct{ content atomic.Pointer[[2][]byte] }
 
-func (m *memberCert) renew(pki *auth.PKI) error {
+func (m *memberCert) renew(pki *keys.PKI) error {
 	cert, key, err := pki.Serving(members.ServerName)
 	if err != nil {
 		return fmt.Errorf("certificate for servers that join: %w", err)

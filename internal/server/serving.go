@@ -34,10 +34,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/kit/bounds"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/certificates"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/connections"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/tokens"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
@@ -59,7 +59,7 @@ type Address struct {
 // the server.
 type serving struct {
 	// keys are the server's own keys, which are replaced while the server runs (rotation).
-	keys atomic.Pointer[auth.PKI]
+	keys atomic.Pointer[keys.PKI]
 	// tokens signs and verifies the tokens of service accounts.
 	tokens *tokens.Tokens
 	info   *genericapiserver.SecureServingInfo
@@ -89,7 +89,7 @@ type serving struct {
 	toAggregated *certificates.Pair
 }
 
-func (v *serving) pki() *auth.PKI { return v.keys.Load() }
+func (v *serving) pki() *keys.PKI { return v.keys.Load() }
 
 // roots are the PEM certificates with which clients verify the server.
 func (v *serving) roots() []byte {
@@ -122,7 +122,7 @@ func newReachable(ctx context.Context, o *opened) (*reachable, error) {
 		if err := datadir.Agree(ctx, o.db.client.KV, s.ownKey("format")); err != nil {
 			return nil, err
 		}
-		r.rotation.shared = &auth.Shared{Etcd: o.db.client.KV, Prefix: path.Join(s.EtcdPrefix, encryption.SharedKeys), Values: o.db.values.TransformerForResource(encryption.Secrets)}
+		r.rotation.shared = &keys.Shared{Etcd: o.db.client.KV, Prefix: path.Join(s.EtcdPrefix, encryption.SharedKeys), Values: o.db.values.TransformerForResource(encryption.Secrets)}
 		if s.member != nil {
 			r.rotation.shared.RotationKey = RotationKey(s.EtcdPrefix)
 		}
@@ -220,7 +220,7 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 		// TLS names these CAs to clients, which then present certificates that the CAs have signed.
 		clients = dynamiccertificates.NewUnionCAContentProvider(clients, v.proxies.CAContentProvider)
 	}
-	loopbackCert, loopbackKey, err := auth.Loopback(genericapiserver.LoopbackClientServerNameOverride)
+	loopbackCert, loopbackKey, err := keys.Loopback(genericapiserver.LoopbackClientServerNameOverride)
 	if err != nil {
 		return fmt.Errorf("loopback certificate: %w", err)
 	}
@@ -239,7 +239,7 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 		return fmt.Errorf("--tls-*: %w", err)
 	}
 	v.info.Cert, v.info.ClientCA, v.info.SNICerts = cert, clients, append(v.info.SNICerts, loopback)
-	if v.loopback, err = v.info.NewLoopbackClientConfig(auth.NewToken(), loopbackCert); err != nil {
+	if v.loopback, err = v.info.NewLoopbackClientConfig(keys.NewToken(), loopbackCert); err != nil {
 		return fmt.Errorf("loopback client: %w", err)
 	}
 	v.loopback.QPS, v.loopback.Burst = -1, -1
@@ -267,7 +267,7 @@ func (v *serving) front(s *settings) error {
 		certFile, keyFile = v.pki().FrontProxyCertFile, v.pki().FrontProxyKeyFile
 		own := s.proxies
 		own.ClientCAFile = v.pki().FrontProxyCAFile
-		own.AllowedNames = append(slices.Clone(own.AllowedNames), auth.FrontProxyName)
+		own.AllowedNames = append(slices.Clone(own.AllowedNames), keys.FrontProxyName)
 		trusted, err := own.ToAuthenticationRequestHeaderConfig()
 		if err != nil {
 			return fmt.Errorf("CA of the certificate for aggregated servers: %w", err)

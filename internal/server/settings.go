@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/kubernetesservice"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/tokens"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/chain"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
@@ -77,7 +78,7 @@ func (s *settings) runs(plugin string) bool { return slices.Contains(s.plugins, 
 func (s *settings) defaultKubeconfig() string { return filepath.Join(s.DataDir, "admin.kubeconfig") }
 
 // files returns the writer of the server's own files.
-func (s *settings) files() auth.Files { return auth.Files{NoSync: s.UnsafeNoFsync} }
+func (s *settings) files() keys.Files { return keys.Files{NoSync: s.UnsafeNoFsync} }
 
 // ownKey is the prefix in etcd of data that servers keep there in addition to objects, by a name.
 func (s *settings) ownKey(name string) string { return path.Join(s.EtcdPrefix, "gatehouse", name) }

@@ -30,7 +30,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
@@ -313,7 +313,7 @@ func (c *cluster) api() (*http.Client, error) {
 	at := func(name string) ([]byte, error) {
 		return files.Read(filepath.Join(c.dataDir, "pki", name), files.Configuration)
 	}
-	trust, err := at(auth.TrustName)
+	trust, err := at(keys.TrustName)
 	if errors.Is(err, fs.ErrNotExist) {
 		trust, err = at("ca.crt")
 	}
@@ -410,7 +410,7 @@ func (c *cluster) print(all []member) error {
 	}
 	if i := slices.IndexFunc(all, func(m member) bool { return m.Status != nil && m.Status.Keys != nil && m.Status.Keys.Rotation != "" }); i >= 0 {
 		_, phase, _ := strings.Cut(all[i].Status.Keys.Rotation, "/")
-		terminal.Fprintf(c.out, "\nThe keys of the cluster are being replaced, in phase %s: run 'gatehouse cluster rotate-keys --resume'.\n", phases[auth.Phase(phase)])
+		terminal.Fprintf(c.out, "\nThe keys of the cluster are being replaced, in phase %s: run 'gatehouse cluster rotate-keys --resume'.\n", phases[keys.Phase(phase)])
 	}
 	if voters%2 == 0 {
 		terminal.Fprintf(c.out, "\n%d members tolerate no more failed members than %d: let another server join, or remove one.\n", voters, voters-1)

@@ -22,7 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 )
 
 const (
@@ -50,12 +50,12 @@ are being replaced, unless --resume is given.`, streams, (*cluster).rotateKeys)
 }
 
 // phases describes the work of the servers in each phase.
-var phases = map[auth.Phase]string{
-	auth.PhaseTrust:   "1 of 4: the servers trust new keys in addition to the old ones",
-	auth.PhaseUse:     "2 of 4: the servers sign with the new keys",
-	auth.PhaseForget:  "3 of 4: the servers end the trust in the old keys",
-	auth.PhaseStore:   "3 of 4: the new keys are stored in place of the old ones",
-	auth.PhaseRestart: "4 of 4: the servers start again, one after the other",
+var phases = map[keys.Phase]string{
+	keys.PhaseTrust:   "1 of 4: the servers trust new keys in addition to the old ones",
+	keys.PhaseUse:     "2 of 4: the servers sign with the new keys",
+	keys.PhaseForget:  "3 of 4: the servers end the trust in the old keys",
+	keys.PhaseStore:   "3 of 4: the new keys are stored in place of the old ones",
+	keys.PhaseRestart: "4 of 4: the servers start again, one after the other",
 }
 
 func (c *cluster) rotateKeys(ctx context.Context, _ []string) error {
@@ -63,7 +63,7 @@ func (c *cluster) rotateKeys(ctx context.Context, _ []string) error {
 		return command.Usagef("--end-tokens needs --finish")
 	}
 	key := server.RotationKey(c.prefix)
-	now, err := auth.ReadRotation(ctx, c.client.KV, key)
+	now, err := keys.ReadRotation(ctx, c.client.KV, key)
 	if err != nil {
 		return err
 	}
@@ -76,22 +76,22 @@ func (c *cluster) rotateKeys(ctx context.Context, _ []string) error {
 			return err
 		}
 		began := time.Now().UTC()
-		now = &auth.Rotation{ID: began.Format("20060102t150405"), Phase: auth.PhaseTrust, Started: began}
+		now = &keys.Rotation{ID: began.Format("20060102t150405"), Phase: keys.PhaseTrust, Started: began}
 		if err := now.Set(ctx, c.client.KV, key); err != nil {
 			return err
 		}
 	}
 	for {
 		terminal.Fprintf(c.out, "phase %s\n", phases[now.Phase])
-		if now.Phase != auth.PhaseStore {
+		if now.Phase != keys.PhaseStore {
 			if err := c.awaitPhase(ctx, now); err != nil {
 				return err
 			}
 		}
 		switch now.Phase {
-		case auth.PhaseTrust:
-			now.Phase = auth.PhaseUse
-		case auth.PhaseUse:
+		case keys.PhaseTrust:
+			now.Phase = keys.PhaseUse
+		case keys.PhaseUse:
 			if err := c.endJoinTokens(ctx); err != nil {
 				return err
 			}
@@ -99,16 +99,16 @@ func (c *cluster) rotateKeys(ctx context.Context, _ []string) error {
 				c.replaceKubeconfigs(", then run 'gatehouse cluster rotate-keys --resume --finish'")
 				return nil
 			}
-			now.Phase, now.EndTokens = auth.PhaseForget, c.endTokens
-		case auth.PhaseForget:
-			now.Phase = auth.PhaseStore
-		case auth.PhaseStore:
+			now.Phase, now.EndTokens = keys.PhaseForget, c.endTokens
+		case keys.PhaseForget:
+			now.Phase = keys.PhaseStore
+		case keys.PhaseStore:
 			// A server performs this phase and advances to the next one.
 			if now, err = c.awaitStored(ctx, key); err != nil {
 				return err
 			}
 			continue
-		case auth.PhaseRestart:
+		case keys.PhaseRestart:
 			return c.endRotation(ctx, now, key)
 		default:
 			return fmt.Errorf("the rotation is in the phase %q, which this version does not know", now.Phase)
@@ -144,7 +144,7 @@ func (c *cluster) rotatable(ctx context.Context) ([]member, error) {
 }
 
 // awaitPhase waits until all servers have applied a phase.
-func (c *cluster) awaitPhase(ctx context.Context, r *auth.Rotation) error {
+func (c *cluster) awaitPhase(ctx context.Context, r *keys.Rotation) error {
 	var last error
 	for {
 		all, err := c.rotatable(ctx)
@@ -172,13 +172,13 @@ func (c *cluster) awaitPhase(ctx context.Context, r *auth.Rotation) error {
 }
 
 // awaitStored waits until a server has stored the new keys.
-func (c *cluster) awaitStored(ctx context.Context, key string) (*auth.Rotation, error) {
+func (c *cluster) awaitStored(ctx context.Context, key string) (*keys.Rotation, error) {
 	for {
-		r, err := auth.ReadRotation(ctx, c.client.KV, key)
+		r, err := keys.ReadRotation(ctx, c.client.KV, key)
 		if err == nil && r == nil {
-			err = auth.ErrOtherRotation
+			err = keys.ErrOtherRotation
 		}
-		if err != nil || r.Phase != auth.PhaseStore {
+		if err != nil || r.Phase != keys.PhaseStore {
 			return r, err
 		}
 		select {
@@ -213,11 +213,11 @@ Replace these%s:
   - copies of admin.kubeconfig
   - kubeconfigs with a client certificate of a CertificateSigningRequest
   - the certificate authority in all other kubeconfigs and clients outside of pods (pki/%s has it)
-`, then, auth.TrustName)
+`, then, keys.TrustName)
 }
 
 // endRotation ends a rotation whose keys are stored.
-func (c *cluster) endRotation(ctx context.Context, r *auth.Rotation, key string) error {
+func (c *cluster) endRotation(ctx context.Context, r *keys.Rotation, key string) error {
 	all, err := c.rotatable(ctx)
 	if err != nil {
 		return err
@@ -309,12 +309,12 @@ func (c *cluster) forgetCallers(call caller) error {
 		return err
 	}
 	changed := map[string]string{}
-	for key, file := range map[string]string{"client-ca-file": auth.TrustName, "requestheader-client-ca-file": auth.FrontProxyTrustName} {
+	for key, file := range map[string]string{"client-ca-file": keys.TrustName, "requestheader-client-ca-file": keys.FrontProxyTrustName} {
 		trusted, err := files.Read(filepath.Join(c.dataDir, "pki", file), files.Configuration)
 		if err != nil {
 			return err
 		}
-		if left, err := auth.Without(known.Data[key], string(trusted)); err == nil && left != known.Data[key] {
+		if left, err := keys.Without(known.Data[key], string(trusted)); err == nil && left != known.Data[key] {
 			changed[key] = left
 		}
 	}

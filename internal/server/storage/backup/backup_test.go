@@ -20,7 +20,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
@@ -38,7 +38,7 @@ func newDir(t *testing.T, value string) string {
 		for os.RemoveAll(dir) != nil {
 		}
 	})
-	if err := errors.Join(datadir.Prepare(auth.Files{}, dir), os.Mkdir(filepath.Join(dir, keysName), 0o700),
+	if err := errors.Join(datadir.Prepare(keys.Files{}, dir), os.Mkdir(filepath.Join(dir, keysName), 0o700),
 		os.WriteFile(filepath.Join(dir, keysName, "ca.crt"), []byte(value), 0o644)); err != nil {
 		t.Fatal(err)
 	}
@@ -372,7 +372,7 @@ func TestAnInterruptedRestoreIsCompleted(t *testing.T) {
 	if _, err := encryption.AddKey(old, time.Unix(1, 0), nil); err != nil {
 		t.Fatal(err)
 	}
-	keys, _ := encryption.KeyNames(old)
+	names, _ := encryption.KeyNames(old)
 	data := madeWith(t, old, true)
 	// The moves of a restore, in order: the current part, then the restored part.
 	moves := 2 * len(parts)
@@ -386,7 +386,7 @@ func TestAnInterruptedRestoreIsCompleted(t *testing.T) {
 				t.Fatal(err)
 			}
 			const replaced = replacedPrefix + "x"
-			if err := datadir.MarkRestoring(auth.Files{}, dir, datadir.Format, replaced); err != nil {
+			if err := datadir.MarkRestoring(keys.Files{}, dir, datadir.Format, replaced); err != nil {
 				t.Fatal(err)
 			}
 			for i := range done {
@@ -399,20 +399,20 @@ func TestAnInterruptedRestoreIsCompleted(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := datadir.Prepare(auth.Files{}, dir); err == nil {
+			if err := datadir.Prepare(keys.Files{}, dir); err == nil {
 				t.Error("a server would serve it")
 			}
 			if completed, err := Finish(dir); err != nil || !completed {
 				t.Fatalf("%t, %v", completed, err)
 			}
-			if err := datadir.Prepare(auth.Files{}, dir); err != nil {
+			if err := datadir.Prepare(keys.Files{}, dir); err != nil {
 				t.Error(err)
 			}
 			if stored, authority, _ := state(t, dir); stored != "old" || authority != "old" {
 				t.Errorf("stored %q, authority %q", stored, authority)
 			}
-			if got, err := encryption.KeyNames(dir); err != nil || !slices.Equal(got, keys) {
-				t.Errorf("keys %q, %v, want %q", got, err, keys)
+			if got, err := encryption.KeyNames(dir); err != nil || !slices.Equal(got, names) {
+				t.Errorf("keys %q, %v, want %q", got, err, names)
 			}
 			if completed, err := Finish(dir); err != nil || completed {
 				t.Errorf("again: %t, %v", completed, err)
@@ -425,7 +425,7 @@ func TestAnInterruptedRestoreIsCompleted(t *testing.T) {
 func TestFinishDoesNotFollowStrangePaths(t *testing.T) {
 	dir := newDir(t, "present")
 	for _, name := range []string{"../x", "pki", "before-restore-/../../x"} {
-		if err := datadir.MarkRestoring(auth.Files{}, dir, 1, name); err != nil {
+		if err := datadir.MarkRestoring(keys.Files{}, dir, 1, name); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Finish(dir); err == nil {
@@ -654,7 +654,7 @@ func TestSchedules(t *testing.T) {
 // Open returns an error for a directory that does not have the data of a server.
 func TestOpenSaysWhatIsThere(t *testing.T) {
 	empty, external, other := t.TempDir(), t.TempDir(), t.TempDir()
-	if err := errors.Join(datadir.Prepare(auth.Files{}, external), os.WriteFile(filepath.Join(other, "FORMAT"), []byte("another"), 0o600)); err != nil {
+	if err := errors.Join(datadir.Prepare(keys.Files{}, external), os.WriteFile(filepath.Join(other, "FORMAT"), []byte("another"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for dir, want := range map[string]string{empty: "no such file", external: "--etcd-servers", other: "another version"} {

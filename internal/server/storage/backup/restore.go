@@ -15,7 +15,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/scratch"
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
@@ -68,7 +68,7 @@ func Restore(dir string, from io.Reader) (*Restored, error) {
 	if err := finish(dir); err != nil {
 		return nil, err
 	}
-	if err := datadir.Prepare(auth.Files{}, dir); err != nil {
+	if err := datadir.Prepare(keys.Files{}, dir); err != nil {
 		return nil, err
 	}
 	at := filepath.Join(dir, staged)
@@ -98,7 +98,7 @@ func Restore(dir string, from io.Reader) (*Restored, error) {
 	}
 	replaced := replacedPrefix + time.Now().UTC().Format(nameTime)
 	moving = true
-	if err := datadir.MarkRestoring(auth.Files{}, dir, max(format, m.Format), replaced); err != nil {
+	if err := datadir.MarkRestoring(keys.Files{}, dir, max(format, m.Format), replaced); err != nil {
 		return nil, err
 	}
 	if err := finish(dir); err != nil {
@@ -242,7 +242,7 @@ func finish(dir string) error {
 	if err := os.RemoveAll(at); err != nil {
 		return err
 	}
-	if err := datadir.Mark(auth.Files{}, dir, format); err != nil {
+	if err := datadir.Mark(keys.Files{}, dir, format); err != nil {
 		return err
 	}
 	return datadir.Own(dir, replaced, filepath.Join(dir, "FORMAT"))

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 )
 
 // The formats of a data directory's layout, and of the data in it. A directory has the lower
@@ -35,7 +35,7 @@ func content(format int) string { return fmt.Sprintf("gatehouse data directory, 
 
 // Prepare makes the data directory if there is none, and checks that this version can read it.
 // An error names --data-dir.
-func Prepare(to auth.Files, dir string) error {
+func Prepare(to keys.Files, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
@@ -69,7 +69,7 @@ func Has(dir string) (int, error) {
 func Encrypted(format int) bool { return format > plain }
 
 // MarkEncrypted records in a data directory that values may be encrypted, before any value is.
-func MarkEncrypted(to auth.Files, dir string) error {
+func MarkEncrypted(to keys.Files, dir string) error {
 	if format, err := Has(dir); err != nil || Encrypted(format) {
 		return err
 	}
@@ -83,7 +83,7 @@ func read(dir string) (string, error) {
 }
 
 // Mark records the format of a data directory in it.
-func Mark(to auth.Files, dir string, format int) error {
+func Mark(to keys.Files, dir string, format int) error {
 	return to.Write(filepath.Join(dir, formatName), []byte(content(format)+"\n"), 0o644)
 }
 
@@ -129,7 +129,7 @@ const restoring = ", being restored: 'gatehouse backup restore' or the next star
 // MarkRestoring records in a data directory that restored data of a format are being moved into
 // place, and the directory of the replaced data. No server serves the directory until Mark is
 // called.
-func MarkRestoring(to auth.Files, dir string, format int, replaced string) error {
+func MarkRestoring(to keys.Files, dir string, format int, replaced string) error {
 	return to.Write(filepath.Join(dir, formatName), []byte(content(format)+restoring+replaced+"\n"), 0o644)
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestAnotherFormatIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	for range 2 {
-		if err := Prepare(auth.Files{}, dir); err != nil {
+		if err := Prepare(keys.Files{}, dir); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -25,7 +25,7 @@ func TestAnotherFormatIsRefused(t *testing.T) {
 	if err := os.WriteFile(name, []byte(next), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Prepare(auth.Files{}, dir); err == nil || !strings.Contains(err.Error(), "was written by another version") {
+	if err := Prepare(keys.Files{}, dir); err == nil || !strings.Contains(err.Error(), "was written by another version") {
 		t.Errorf("a directory of format 3: %v", err)
 	}
 	if text, err := os.ReadFile(name); err != nil || string(text) != next {
@@ -37,9 +37,9 @@ func TestAnotherFormatIsRefused(t *testing.T) {
 func TestTheFormatRisesWithEncryption(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	for i, do := range []func() error{
-		func() error { return Prepare(auth.Files{}, dir) },
-		func() error { return MarkEncrypted(auth.Files{}, dir) },
-		func() error { return errors.Join(Prepare(auth.Files{}, dir), MarkEncrypted(auth.Files{}, dir)) },
+		func() error { return Prepare(keys.Files{}, dir) },
+		func() error { return MarkEncrypted(keys.Files{}, dir) },
+		func() error { return errors.Join(Prepare(keys.Files{}, dir), MarkEncrypted(keys.Files{}, dir)) },
 	} {
 		want := i + 1
 		if err := do(); err != nil {
@@ -49,7 +49,7 @@ func TestTheFormatRisesWithEncryption(t *testing.T) {
 			t.Errorf("step %d: %d, %v", want, format, err)
 		}
 	}
-	if err := MarkRestoring(auth.Files{}, dir, Format, "x"); err != nil {
+	if err := MarkRestoring(keys.Files{}, dir, Format, "x"); err != nil {
 		t.Fatal(err)
 	}
 	if replaced, format, err := Restoring(dir); replaced != "x" || format != Format || err != nil {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 )
 
@@ -55,9 +55,9 @@ func ownKeys(dataDir string) ([]apiserverv1.Key, error) {
 
 // KeyNames lists the names of the keys in a data directory, the encrypting key first.
 func KeyNames(dataDir string) ([]string, error) {
-	keys, err := ownKeys(dataDir)
+	own, err := ownKeys(dataDir)
 	var names []string
-	for _, key := range keys {
+	for _, key := range own {
 		names = append(names, key.Name)
 	}
 	return names, err
@@ -72,17 +72,17 @@ func AddKey(dataDir string, now time.Time, needed func(name string) bool) (strin
 	}
 	secret := make([]byte, keyBytes)
 	rand.Read(secret)
-	keys := []apiserverv1.Key{{Name: "key-" + now.UTC().Format("20060102T150405.000Z"), Secret: base64.StdEncoding.EncodeToString(secret)}}
+	own := []apiserverv1.Key{{Name: "key-" + now.UTC().Format("20060102T150405.000Z"), Secret: base64.StdEncoding.EncodeToString(secret)}}
 	for i, key := range before {
 		if i == 0 || needed(key.Name) {
-			keys = append(keys, key)
+			own = append(own, key)
 		}
 	}
 	text, err := yaml.Marshal(&apiserverv1.EncryptionConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: apiserverv1.SchemeGroupVersion.String(), Kind: "EncryptionConfiguration"},
 		Resources: []apiserverv1.ResourceConfiguration{{
 			Resources: []string{Secrets.String()},
-			Providers: []apiserverv1.ProviderConfiguration{{Secretbox: &apiserverv1.SecretboxConfiguration{Keys: keys}}, {Identity: &apiserverv1.IdentityConfiguration{}}},
+			Providers: []apiserverv1.ProviderConfiguration{{Secretbox: &apiserverv1.SecretboxConfiguration{Keys: own}}, {Identity: &apiserverv1.IdentityConfiguration{}}},
 		}},
 	})
 	if err != nil {
@@ -93,7 +93,7 @@ func AddKey(dataDir string, now time.Time, needed func(name string) bool) (strin
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	if err := datadir.MarkEncrypted(auth.Files{}, dataDir); err != nil {
+	if err := datadir.MarkEncrypted(keys.Files{}, dataDir); err != nil {
 		return "", err
 	}
 	if err := files.Replace(file, text, 0o600, true); err != nil {
@@ -103,7 +103,7 @@ func AddKey(dataDir string, now time.Time, needed func(name string) bool) (strin
 	if err := errors.Join(datadir.Own(dataDir, dir, filepath.Join(dataDir, "FORMAT")), datadir.Sync(dir), datadir.Sync(dataDir)); err != nil {
 		return "", err
 	}
-	return keys[0].Name, nil
+	return own[0].Name, nil
 }
 
 // Lock keeps other processes from changing the keys in a data directory until unlock is called.

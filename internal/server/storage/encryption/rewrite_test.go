@@ -11,7 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
@@ -20,7 +20,7 @@ import (
 // and the needed keys stay. The data directory then has a format that older releases refuse.
 func TestKeysOfADataDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	if err := datadir.Prepare(auth.Files{}, dir); err != nil {
+	if err := datadir.Prepare(keys.Files{}, dir); err != nil {
 		t.Fatal(err)
 	}
 	if names, err := KeyNames(dir); err != nil || names != nil {
@@ -69,7 +69,7 @@ func TestKeysOfADataDirectory(t *testing.T) {
 // appears.
 func TestTheFileInADataDirectoryMayAppear(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	if err := datadir.Prepare(auth.Files{}, dir); err != nil {
+	if err := datadir.Prepare(keys.Files{}, dir); err != nil {
 		t.Fatal(err)
 	}
 	values := opened(t, Options{File: OwnFile(dir), Reload: true, Own: true})

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -75,6 +76,7 @@ type front struct {
 	// dialing serializes connections to members.
 	dialing sync.Mutex
 	proved  map[proof]proofResult
+	asked   map[types.ID]answer
 }
 
 // served is an etcd and its handlers for members.
@@ -91,6 +93,12 @@ type proof struct {
 type proofResult struct {
 	same bool
 	at   time.Time
+}
+
+// answer is the description of a member by the other members; nil if none of them has it.
+type answer struct {
+	member *membership.Member
+	at     time.Time
 }
 
 // peerConn is a connection from a member, or from another client.
@@ -186,7 +194,7 @@ func newFront(m *Member, e *ending) (*front, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--peer-address: %w", err)
 	}
-	f := &front{member: m, ending: e, listener: l, open: map[*peerConn]bool{}, newcomers: map[string]int{}, proved: map[proof]proofResult{}}
+	f := &front{member: m, ending: e, listener: l, open: map[*peerConn]bool{}, newcomers: map[string]int{}, proved: map[proof]proofResult{}, asked: map[types.ID]answer{}}
 	protocols := &http.Protocols{}
 	// A connection of HTTP/1 has one request at a time, and is closed with its stream.
 	protocols.SetHTTP1(true)
@@ -561,10 +569,23 @@ func (m *Member) keyAt(ctx context.Context, urls []string) (string, error) {
 }
 
 // askAbout asks the other members that this one has about a member that it does not have; nil if none of them has
-// it.
+// it. The answer is cached for refusedFor: each message of an unknown leader asks, and one by one they would hold up
+// those that follow.
 func (f *front) askAbout(ctx context.Context, e *embed.Etcd, id types.ID) *membership.Member {
 	f.dialing.Lock()
 	defer f.dialing.Unlock()
+	maps.DeleteFunc(f.asked, func(_ types.ID, old answer) bool { return time.Since(old.at) >= refusedFor })
+	if known, ok := f.asked[id]; ok {
+		return known.member
+	}
+	m := f.askMembers(ctx, e, id)
+	if ctx.Err() == nil {
+		f.asked[id] = answer{m, time.Now()}
+	}
+	return m
+}
+
+func (f *front) askMembers(ctx context.Context, e *embed.Etcd, id types.ID) *membership.Member {
 	records, err := f.records(ctx, e)
 	if err != nil {
 		return nil

@@ -1,8 +1,10 @@
 package etcd
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -10,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +24,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 )
 
 const keysPrefix = "/cluster"
@@ -30,7 +33,7 @@ const keysPrefix = "/cluster"
 type testMember struct {
 	*Server
 	t      *testing.T
-	peers  *auth.Peers
+	peers  *keys.Peers
 	member *Member
 	dir    string
 	client *kubernetes.Client
@@ -47,7 +50,7 @@ func newMember(t *testing.T, name string) *testMember {
 	}
 	address := l.Addr().String()
 	l.Close()
-	p := auth.NewPeers(auth.Files{NoSync: true}, t.TempDir())
+	p := keys.NewPeers(keys.Files{NoSync: true}, t.TempDir())
 	return &testMember{t: t, peers: p, dir: t.TempDir(), member: &Member{
 		Name: name, Address: address, Listen: address, CertFile: p.CertFile, KeyFile: p.KeyFile, CAFile: p.CAFile, Prefix: keysPrefix,
 	}}
@@ -77,7 +80,7 @@ func (m *testMember) record() {
 }
 
 // certify gives a member a certificate that the CA of the first member has signed.
-func (m *testMember) certify(by *auth.Peers) {
+func (m *testMember) certify(by *keys.Peers) {
 	m.t.Helper()
 	request, err := m.peers.Request()
 	if err != nil {
@@ -375,6 +378,53 @@ func TestAMemberThatWasAwayKnowsNobody(t *testing.T) {
 	}
 	c.start()
 	await(t, "c has what was written", func() bool { return c.has("while-away") })
+}
+
+// S31.14: however many requests name an unknown member, the other members are asked about it once in refusedFor.
+func TestAnswersAboutMembersAreCached(t *testing.T) {
+	a, b := newMember(t, "a"), newMember(t, "b")
+	if err := a.peers.Prepare("127.0.0.1"); err != nil {
+		t.Fatal(err)
+	}
+	a.start()
+	a.record()
+	b.certify(a.peers)
+	b.join(a)
+	b.stop()
+	l, err := net.Listen("tcp", b.member.Listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var questions atomic.Int64
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepting.Go(func() {
+				served := tls.Server(conn, &tls.Config{GetConfigForClient: b.front.config})
+				defer served.Close()
+				_ = served.SetDeadline(time.Now().Add(dialTime))
+				// The consensus connects as well, but only the front asks for the members.
+				if req, err := http.ReadRequest(bufio.NewReader(served)); err == nil && req.URL.Path == "/members" {
+					questions.Add(1)
+				}
+			})
+		}
+	})
+	start := time.Now()
+	for range 20 {
+		if m := a.front.askAbout(t.Context(), a.etcd, 0x1234); m != nil {
+			t.Errorf("an unknown member is %v", m)
+		}
+	}
+	l.Close()
+	accepting.Wait()
+	if asked, most := questions.Load(), int64(time.Since(start)/refusedFor)+1; asked == 0 || asked > most {
+		t.Errorf("%d questions in %v, at most %d expected", asked, time.Since(start), most)
+	}
 }
 
 // S31.15: with the files of an administrator, a certificate belongs to the members whose peer addresses it names.

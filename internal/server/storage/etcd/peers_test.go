@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 )
 
 // S31.22: a member that refuses the connection answers; a proxy without a member does not.
 func TestWhoAnswersAtAPeerAddress(t *testing.T) {
 	dir := t.TempDir()
-	peers := auth.NewPeers(auth.Files{}, dir)
+	peers := keys.NewPeers(keys.Files{}, dir)
 	if err := peers.Prepare("127.0.0.1"); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestWhoAnswersAtAPeerAddress(t *testing.T) {
 // S31.22: the files of certificates that have expired are named with their end.
 func TestExpiredCertificatesOfAMember(t *testing.T) {
 	dir := t.TempDir()
-	peers := auth.NewPeers(auth.Files{}, dir)
+	peers := keys.NewPeers(keys.Files{}, dir)
 	if err := peers.Prepare("127.0.0.1"); err != nil {
 		t.Fatal(err)
 	}

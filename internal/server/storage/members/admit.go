@@ -20,7 +20,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/klog/v2"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
@@ -83,7 +83,7 @@ type Admitter struct {
 	// Prefix begins the keys of tokens and members.
 	Prefix string
 	// Peers signs certificates; nil when the administrator makes those.
-	Peers *auth.Peers
+	Peers *keys.Peers
 	// Judging are the inputs of this server's admission: values of flags, by their names, and
 	// DataFormat.
 	Judging map[string]string
@@ -151,7 +151,7 @@ func (a *Admitter) serve(w http.ResponseWriter, req *http.Request) (*admission, 
 	ctx, cancel := context.WithTimeout(req.Context(), admitTimeout)
 	defer cancel()
 	// The token is checked first, so that other errors are only for servers with a valid token.
-	public, err := auth.ReadRequest(in.Request)
+	public, err := keys.ReadRequest(in.Request)
 	self := newJoining(&in, public)
 	if _, _, err := TokensOf(a.Etcd, a.Prefix).check(ctx, in.Token, self.server()); err != nil {
 		return nil, tokenError(err)

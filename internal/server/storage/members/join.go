@@ -20,7 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 )
 
 const (
@@ -40,7 +40,7 @@ type Join struct {
 	State          *State
 	// Peers has the key that identifies this server while it joins, and takes its certificate. Given means that the
 	// administrator has made another certificate.
-	Peers *auth.Peers
+	Peers *keys.Peers
 	Given bool
 	// Judging are the inputs of this server's admission. Different allows the inputs of the other
 	// servers to differ.

@@ -18,7 +18,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
@@ -26,8 +26,8 @@ import (
 type cluster struct {
 	t      *testing.T
 	client *clientv3.Client
-	pki    *auth.PKI
-	peers  *auth.Peers
+	pki    *keys.PKI
+	peers  *keys.Peers
 	url    string
 }
 
@@ -38,10 +38,10 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, client: etcdtest.Start(t).Client}
 	dir := t.TempDir()
 	var err error
-	if c.pki, err = auth.LoadPKI(t.Context(), auth.Files{}, dir, nil, nil); err != nil {
+	if c.pki, err = keys.LoadPKI(t.Context(), keys.Files{}, dir, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	c.peers = auth.NewPeers(auth.Files{}, dir)
+	c.peers = keys.NewPeers(keys.Files{}, dir)
 	if err := c.peers.Prepare("10.0.0.1"); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func (c *cluster) server(name, address, token string) *Join {
 	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
-	return &Join{URL: c.url, TokenFile: file, State: &State{Name: name, Address: address, Listen: address}, Peers: auth.NewPeers(auth.Files{}, dir), Judging: judging}
+	return &Join{URL: c.url, TokenFile: file, State: &State{Name: name, Address: address, Listen: address}, Peers: keys.NewPeers(keys.Files{}, dir), Judging: judging}
 }
 
 func (c *cluster) joins(j *Join, want string) {
@@ -394,7 +394,7 @@ func TestState(t *testing.T) {
 		t.Errorf("%v, %v", s, err)
 	}
 	want := State{Name: NewName(), Address: "a:1", Listen: "0.0.0.0:1"}
-	if err := want.Write(auth.Files{}, dir); err != nil {
+	if err := want.Write(keys.Files{}, dir); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := ReadState(dir); err != nil || *s != want {

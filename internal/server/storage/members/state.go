@@ -13,7 +13,7 @@ import (
 	"syscall"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/keys"
 )
 
 // State is the membership of a server, as stored in its data directory.
@@ -50,7 +50,7 @@ func ReadState(dataDir string) (*State, error) {
 }
 
 // Write writes the state into a data directory.
-func (s *State) Write(to auth.Files, dataDir string) error {
+func (s *State) Write(to keys.Files, dataDir string) error {
 	if err := os.MkdirAll(filepath.Dir(stateFile(dataDir)), 0o700); err != nil {
 		return err
 	}

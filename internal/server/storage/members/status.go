@@ -62,7 +62,7 @@ func (c *Certificate) Text(now time.Time) string {
 
 // Keys are the keys of a server that the servers of the cluster share.
 type Keys struct {
-	// Rotation is the phase of a rotation that the server has applied (auth.Rotation.State); empty for none.
+	// Rotation is the phase of a rotation that the server has applied (keys.Rotation.State); empty for none.
 	Rotation string `json:"rotation,omitempty"`
 	// Restart means that connections to other members trust a previous CA until the server starts again.
 	Restart bool `json:"restart,omitempty"`

@@ -1,20 +1,13 @@
-package auth
+package keys
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
 // put stores a certificate that is valid for a time, signed by ca or by itself.
@@ -79,58 +72,39 @@ func TestDirectoryThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// changing is a source of CAs.
-type changing struct{ listener dynamiccertificates.Listener }
-
-func (c *changing) AddListener(l dynamiccertificates.Listener) { c.listener = l }
-
-// A certificate whose CA is no longer trusted is rejected at once. Every certificate is verified
-// again after a while.
-func TestVerifiedCertificatesAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ca, err := newCA(ownCA)
+// S22.19: the certificate for aggregated servers has a CA of its own. Only the owner of the key
+// files may read them, and files that exist are kept.
+func TestFrontProxyKeysStayAndAreTheOwners(t *testing.T) {
+	dir := t.TempDir()
+	first, err := LoadPKI(t.Context(), Files{}, dir, []string{"localhost"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(file string) string {
+		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		believed, asked, during := true, 0, func() {}
-		authorities := &changing{}
-		a := rememberVerified(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
-			asked++
-			answer := believed
-			during()
-			return &authenticator.Response{User: &user.DefaultInfo{Name: "u"}}, answer, nil
-		}), authorities)
-		authenticate := func(want bool, times int) {
-			t.Helper()
-			asked = 0
-			req := &http.Request{TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{ca.cert}}}
-			if _, ok, err := a.AuthenticateRequest(req); ok != want || err != nil {
-				t.Errorf("authenticated: %v, %v; want %v", ok, err, want)
-			}
-			if asked != times {
-				t.Errorf("verified %d times, want %d", asked, times)
-			}
+		return string(data)
+	}
+	certificate, authority := read(first.FrontProxyCertFile), read(first.FrontProxyCAFile)
+	if authority == string(first.CA) {
+		t.Error("the authority is that of all clients")
+	}
+	for _, file := range []string{first.FrontProxyKeyFile, dir + "/front-proxy-ca.key"} {
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		authenticate(true, 1)
-		authenticate(true, 0)
-		believed = false
-		time.Sleep(verifiedFor - time.Nanosecond)
-		authenticate(true, 0)
-		time.Sleep(time.Nanosecond)
-		authenticate(false, 1)
-		authenticate(false, 1)
-
-		believed = true
-		authenticate(true, 1)
-		believed = false
-		authorities.listener.Enqueue()
-		authenticate(false, 1)
-		// The CAs change while a certificate is verified by those before.
-		believed, during = true, func() {
-			believed, during = false, func() {}
-			authorities.listener.Enqueue()
+		if mode := info.Mode().Perm(); mode != 0o600 {
+			t.Errorf("%s has mode %o", file, mode)
 		}
-		authenticate(true, 1)
-		authenticate(false, 1)
-	})
+	}
+	second, err := LoadPKI(t.Context(), Files{}, dir, []string{"localhost"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read(second.FrontProxyCertFile) != certificate || read(second.FrontProxyCAFile) != authority {
+		t.Error("the certificate was made anew")
+	}
 }

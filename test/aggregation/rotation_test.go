@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // published returns the ConfigMap with the certificate authorities for aggregated servers, and the number of
@@ -37,6 +38,7 @@ func published(t *testing.T, h *harness.HTTP) (data map[string]string, authoriti
 // Servers on one etcd share one front-proxy certificate authority. The ConfigMap contains it once, whichever
 // server starts or stops, and the aggregated server trusts all servers (S22.18, S22.19).
 func TestServersShareTheFrontProxyAuthority(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	etcd, port := harness.StartEtcd(t), freePort(t)
 	start := func() *harness.Server {
@@ -97,6 +99,7 @@ func TestServersShareTheFrontProxyAuthority(t *testing.T) {
 // pages, and no request fails. Both authorities are trusted in between, and only the new one in the end
 // (S22.18, S22.19).
 func TestRotateTheFrontProxyCertificate(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	const section = "Certificates"
 	a, port := harness.NewAdministrator(t), freePort(t)

@@ -157,13 +157,14 @@ func oneSentence(t *testing.T, s *harness.Server, parts ...string) {
 
 // An etcd that often hangs, as on a slow disk, delays writes and loses none.
 func TestASlowDiskLosesNothing(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
 	s := harness.Start(t, "--etcd-servers", etcd.URL)
 	l := newLedger()
 	stop := begin(t, l, s, "slow", nil)
 	progress(t, l, 50)
-	rounds(t, speed.Of(1, 10), func(int) {
+	rounds(t, 10, func(int) {
 		etcd.Stall(t)
 		time.Sleep(900 * time.Millisecond)
 		etcd.Resume(t)

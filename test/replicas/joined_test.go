@@ -372,8 +372,9 @@ func killAfter(t *testing.T, after time.Duration, dir string, flags ...string) {
 // S31.4: a server killed at any moment of a join can join with the same command. GATEHOUSE_JOIN_KILLS is the
 // number of moments.
 func TestAServerIsKilledWhileItJoins(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
-	moments := speed.Of(1, 20)
+	moments := 20
 	if n, err := strconv.Atoi(os.Getenv("GATEHOUSE_JOIN_KILLS")); err == nil {
 		moments = n
 	}

@@ -184,14 +184,14 @@ const (
 // lists and maps of the input have at most size elements, but at most 5 if they are nested in
 // another one, and at most 20 in params and for the containers of a pod; texts have at most 100 characters and 5 parts. Cost
 // returns math.MaxUint64 if the cost has no bound, and 0 if the expression does not compile. It
-// does not include the variables of a policy.
+// does not include the variables of a policy. A comparison with a size bounds the parts that are evaluated after it.
 func (a *Analysis) Cost(size uint64) uint64 {
 	if a.compile(); a.err != nil {
 		return 0
 	}
 	// Most values in expressions have no type. The first estimate finds the values with loops over
 	// them, so that the second estimate can distinguish lists from texts.
-	known := estimator{&library.CostEstimator{SizeEstimator: &sizes{list: size, loops: map[string]bool{}}}}
+	known := estimator{&library.CostEstimator{SizeEstimator: &sizes{list: size, loops: map[string]bool{}, bounds: boundsOf(a.checked.NativeRep().Expr())}}}
 	if _, err := a.env.EstimateCost(a.checked, known); err != nil {
 		return math.MaxUint64
 	}
@@ -207,7 +207,8 @@ type sizes struct {
 	noCalls
 	list uint64
 	// loops are the paths of the values with loops over them.
-	loops map[string]bool
+	loops  map[string]bool
+	bounds []bound
 }
 
 // EstimateSize implements checker.CostEstimator.
@@ -234,6 +235,11 @@ func (s *sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 		size = min(size, paramsSize)
 	case slices.Contains([]string{"containers", "initContainers", "ephemeralContainers"}, path[len(path)-1]):
 		size = min(size, podSize)
+	}
+	for _, b := range s.bounds {
+		if b.within[node.Expr().ID()] && slices.Equal(b.path, path) {
+			size = min(size, b.most)
+		}
 	}
 	return &checker.SizeEstimate{Min: 0, Max: size}
 }

@@ -100,6 +100,23 @@ func TestCostGrowsWithTheObject(t *testing.T) {
 	if c := cost("object.a.all(a, object.b.all(b, object.c.all(c, c != a + b)))", 200); c < PerExpression || c == math.MaxUint64 {
 		t.Errorf("every element of three lists with every other costs %d", c)
 	}
+	const loop = "object.a.all(a, object.a.all(b, object.a.all(c, c != a + b)))"
+	for _, bounded := range []string{
+		"size(object.a) <= 10 && " + loop, "object.b == '' && object.a.size() < 11 && " + loop, "!(size(object.a) > 10) && " + loop,
+		"size(object.a) > 10 || " + loop, "10 < object.a.size() ? true : " + loop, "10 >= size(object.a) ? " + loop + " : false",
+	} {
+		if c := cost(bounded, 200); c == 0 || c > PerExpression/10 {
+			t.Errorf("%s costs %d", bounded, c)
+		}
+	}
+	for _, free := range []string{
+		loop + " && size(object.a) <= 10", "size(object.a) > 10 && " + loop, "size(object.b) <= 10 && " + loop,
+		"size(object.a) <= 10 || " + loop, "size(object.a) <= 10 ? true : " + loop, "size(object.a) <= object.most && " + loop,
+	} {
+		if c := cost(free, 200); c < PerExpression {
+			t.Errorf("%s costs %d", free, c)
+		}
+	}
 	if c := cost("object.nothing +", 100); c != 0 {
 		t.Errorf("an expression that does not compile costs %d", c)
 	}

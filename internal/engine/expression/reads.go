@@ -21,6 +21,14 @@ func (t *Trials) Reads() [][]string {
 	return r.list
 }
 
+// Values returns the fields whose values the expression reads: as Reads, without the fields that it only requires to be
+// present, by has() or in.
+func (t *Trials) Values() [][]string {
+	r := &reads{t: t, values: true}
+	r.visit(t.tree.Expr(), map[string][][]string{})
+	return r.list
+}
+
 // Arguments returns the fields that the expression gives to a function of one argument, as in
 // Reads.
 func (t *Trials) Arguments(function string) [][]string {
@@ -33,7 +41,9 @@ func (t *Trials) Arguments(function string) [][]string {
 type reads struct {
 	t        *Trials
 	function string
-	list     [][]string
+	// values leaves out fields that are required to be present.
+	values bool
+	list   [][]string
 }
 
 func (r *reads) add(paths [][]string) {
@@ -46,6 +56,10 @@ func (r *reads) add(paths [][]string) {
 
 // visit collects the paths of a part.
 func (r *reads) visit(e ast.Expr, loops map[string][][]string) {
+	if tested := presence(e); r.values && tested != nil {
+		r.within(tested, loops)
+		return
+	}
 	if paths := r.resolve(e, loops); paths != nil && r.function == "" {
 		r.add(paths)
 	}
@@ -59,6 +73,12 @@ func (r *reads) visit(e ast.Expr, loops map[string][][]string) {
 		}
 		if call.IsMemberFunction() {
 			r.visit(call.Target(), loops)
+		}
+		if r.values && call.FunctionName() == operators.LogicalNot {
+			negated := &reads{t: r.t}
+			negated.visit(call.Args()[0], loops)
+			r.add(negated.list)
+			return
 		}
 		for i, arg := range call.Args() {
 			if name := call.FunctionName(); i == 0 && (name == operators.Index || name == operators.OptIndex || name == operators.OptSelect) {
@@ -88,6 +108,26 @@ func (r *reads) visit(e ast.Expr, loops map[string][][]string) {
 		r.visit(c.LoopStep(), inner)
 		r.visit(c.Result(), inner)
 	}
+}
+
+// presence returns the part whose field, key or value an expression requires to be present; nil if it is no such test.
+func presence(e ast.Expr) ast.Expr {
+	switch e.Kind() {
+	case ast.SelectKind:
+		if s := e.AsSelect(); s.IsTestOnly() {
+			return s.Operand()
+		}
+	case ast.CallKind:
+		switch call := e.AsCall(); call.FunctionName() {
+		case operators.In:
+			if call.Args()[0].Kind() == ast.LiteralKind {
+				return call.Args()[1]
+			}
+		case "hasValue":
+			return call.Target()
+		}
+	}
+	return nil
 }
 
 // within visits the parts of a part whose own path is the beginning of another path.

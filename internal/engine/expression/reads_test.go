@@ -6,6 +6,32 @@ import (
 	"testing"
 )
 
+func TestValuesLeaveRequiredFieldsOut(t *testing.T) {
+	for expression, want := range map[string]string{
+		"has(object.spec.replicas)": "",
+		"object.spec.containers.all(c, has(c.resources.limits) && has(c.resources.limits.memory) && c.image != 'a')": "object.spec.containers.*.image",
+		"object.spec.containers.all(c, 'memory' in c.resources.limits)":                                              "",
+		"object.spec.containers.all(c, c.?resources.?limits.?memory.hasValue())":                                     "",
+		"object.spec.containers.all(c, !has(c.resources.limits))":                                                    "object.spec.containers.*.resources.limits",
+		"has(object.spec.replicas) && object.spec.replicas < 3":                                                      "object.spec.replicas",
+	} {
+		trials, ok := Analyze(New(expression, conditions, nil, Bool)).Trials()
+		if !ok {
+			t.Errorf("%s does not compile", expression)
+			continue
+		}
+		var got []string
+		for _, p := range trials.Values() {
+			if p[0] == "object" {
+				got = append(got, strings.Join(p, "."))
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %q", expression, got, want)
+		}
+	}
+}
+
 func TestReadsAreTheFieldsOfAnExpression(t *testing.T) {
 	for _, tc := range []struct {
 		expression string

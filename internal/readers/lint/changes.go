@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -26,7 +27,11 @@ func eachChange(check func(*pass, *fact, subject, []expression.Made)) func(*pass
 		if !ok {
 			return
 		}
-		list, _ := p.subjects(f.entry)
+		list, others := p.subjects(f.entry)
+		if len(list) == 0 && others {
+			// Of the objects of any kind, only the metadata is known.
+			list = []subject{{Resource: &Resource{}}}
+		}
 		for i, s := range list {
 			if i < mostTyped {
 				check(p, f, s, reach.MadeFor(p.ctx, s.kind))
@@ -135,8 +140,8 @@ var patchParentMissing = &Rule{
 					continue
 				}
 				_, follows := p.failing(f, true)
-				p.finds(f.at(), "a jsonPatch of %s changes a field below %s, which a %s need not have, and nothing in the policy adds it or tests it: without it the patch fails, and %s",
-					f.entry, made.Parent, s.kind.Kind, follows)
+				p.finds(f.at(), "a jsonPatch of %s changes a field below %s, which %s need not have, and nothing in the policy adds it or tests it: without it the patch fails, and %s",
+					f.entry, made.Parent, cmp.Or(strings.TrimSuffix("a "+s.kind.Kind, "a "), "an object"), follows)
 				return
 			}
 		}

@@ -226,7 +226,7 @@ func (p *pass) builtinGroup(group string) bool {
 }
 
 var deleteOwnKind = &Rule{
-	ID: "delete-own-kind", Level: Warning, Advice: "avoid-dependency-loops",
+	ID: "delete-own-kind", Level: Note, Advice: "avoid-dependency-loops",
 	Reads: []Part{Namespaces, Kinds, Definitions},
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
 		name, inside := p.serviceOf(&e.ClientConfig)
@@ -251,7 +251,7 @@ var urlInCluster = &Rule{
 	ID: "url-in-cluster", Level: Warning,
 	check: eachClient(func(p *pass, c *client) {
 		if _, named := namedService(c.ClientConfig); named && c.Service == nil {
-			c.finds(p, p.rule.Level, c.under("url"), addressOf(c.ClientConfig).String(), "%s has the url of a service of the cluster, %s: an API server resolves a url with the DNS of its own host, which rarely knows cluster names; name the service in clientConfig.service", c.what, addressOf(c.ClientConfig).Host)
+			c.finds(p, p.rule.Level, c.under("url"), addressOf(c.ClientConfig).String(), "%s has the url of a service of the cluster, %s: an API server resolves a url with its own DNS, which knows cluster names only if it runs in a pod of the cluster; name the service in clientConfig.service", c.what, addressOf(c.ClientConfig).Host)
 		}
 	}),
 }

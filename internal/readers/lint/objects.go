@@ -167,7 +167,8 @@ func kindOf(e *snapshot.Entry) string {
 func essence(e *snapshot.Entry) string {
 	var does any
 	switch {
-	case e.Webhook != nil:
+	case e.Webhook != nil && len(e.Rules) > 0:
+		// A webhook without rules receives no requests, and its program may set them.
 		does = e.ClientConfig
 	case e.Binding != nil:
 		does = e.Binding

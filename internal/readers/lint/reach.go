@@ -98,9 +98,10 @@ var wildcardEverything = &Rule{
 	}),
 }
 
-// isWildcard reports whether a rule of a webhook matches everything, without match conditions.
+// isWildcard reports whether a rule of a webhook matches everything, without match conditions and without a label that
+// objects must have.
 func isWildcard(e *snapshot.Entry, rule int) bool {
-	return matchesEverything(&e.Rules[rule]) && len(e.MatchConditions) == 0
+	return matchesEverything(&e.Rules[rule]) && len(e.MatchConditions) == 0 && !optsIn(e.ObjectSelector)
 }
 
 // hasWildcard reports whether a webhook has a finding of wildcard-everything.

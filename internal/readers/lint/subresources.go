@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
 
@@ -49,7 +50,7 @@ var subresourceForgotten = &Rule{
 		if e.Source != registration.ValidatingPolicies || p.spared(e)["UPDATE"] {
 			return
 		}
-		reads := p.readsOf(e)
+		reads, values := p.readsOf(e, (*expression.Trials).Reads), p.readsOf(e, (*expression.Trials).Values)
 		for i := range e.Rules {
 			for k := range p.Resources {
 				r := &p.Resources[k]
@@ -59,7 +60,12 @@ var subresourceForgotten = &Rule{
 				}
 				said := map[string]bool{}
 				for _, c := range changedBy(r) {
-					field := readsAny(reads, c.fields)
+					of := reads
+					if c.sub == "resize" {
+						// A resize removes no request and no limit.
+						of = values
+					}
+					field := readsAny(of, c.fields)
 					if field == "" || said[c.sub] || c.sub == "status" && !onlyStatus(reads) || p.covers(e, r, c.sub) {
 						continue
 					}
@@ -76,13 +82,13 @@ var subresourceForgotten = &Rule{
 	}),
 }
 
-// readsOf returns the fields of object that the validations of a policy read, as paths without the variable.
-func (p *pass) readsOf(e *snapshot.Entry) (list []string) {
+// readsOf returns the fields of object among the paths of the validations of a policy, without the variable.
+func (p *pass) readsOf(e *snapshot.Entry, paths func(*expression.Trials) [][]string) (list []string) {
 	for _, f := range p.factsOf(e) {
 		if f.use != validation || f.trials == nil {
 			continue
 		}
-		for _, path := range f.trials.Reads() {
+		for _, path := range paths(f.trials) {
 			if len(path) > 1 && path[0] == "object" {
 				list = append(list, strings.Join(path[1:], "."))
 			}

@@ -37,23 +37,29 @@ var timeoutsExceedRequest = &Rule{
 		}
 		for _, r := range p.named() {
 			var worst *plan.Plan
+			var most time.Duration
+			var path []*plan.Step
 			for _, operation := range []admission.Operation{admission.Create, admission.Update, admission.Delete} {
 				q := request(operation, target{r.Group, r.Version, r.Kind.Kind, r.Resource, "", p.someNamespace(&r), "one"}, somebody, nil)
 				if p.longest(q) <= requestLimit {
 					continue
 				}
 				made := plan.New(p.ctx, links, p.Snapshot, &q.request, p.Equivalents, p.input(q), false)
-				if worst == nil || made.WorstCaseSeconds > worst.WorstCaseSeconds {
-					worst = made
+				var steps silence[*plan.Step]
+				for s := range made.Calls() {
+					steps.add(s, s.Pass == registration.MutatingPass.String(), s.FailurePolicy != "Ignore", time.Duration(s.TimeoutSeconds*float64(time.Second)))
+				}
+				if steps.most > most {
+					worst, most, path = made, steps.most, steps.on
 				}
 			}
-			if worst == nil || worst.WorstCaseSeconds <= requestLimit.Seconds() {
+			if most <= requestLimit {
 				continue
 			}
 			var names []string
 			var slowest *plan.Step
 			patched := false
-			for s := range worst.Calls() {
+			for _, s := range path {
 				names = append(names, fmt.Sprintf("%s (%vs)", s.Entry.Name, s.TimeoutSeconds))
 				about := Object{Kind: s.Entry.Kind, Name: s.Entry.Configuration}
 				// Often the webhook is also in another file, in the form that a kustomization
@@ -70,8 +76,8 @@ var timeoutsExceedRequest = &Rule{
 			if slowest.Entry.Kind == registration.ExternalKind {
 				where.path = []any{"externalAdmissionHooks", slowest.Entry.Index}
 			}
-			p.findsCause(p.rule.Level, where, fmt.Sprint(names), r.GroupResource().String(), "the webhooks of a %s of %s may take %v together, longer than the %v that the request has: %s",
-				worst.Request.Operation, r.GroupResource(), time.Duration(worst.WorstCaseSeconds*float64(time.Second)), requestLimit, few(names))
+			p.findsCause(p.rule.Level, where, fmt.Sprint(names), r.GroupResource().String(), "the webhooks of a %s of %s take %v together when they do not answer, longer than the %v that the request has: %s",
+				worst.Request.Operation, r.GroupResource(), most, requestLimit, few(names))
 		}
 	},
 }
@@ -79,20 +85,32 @@ var timeoutsExceedRequest = &Rule{
 // longest returns the total timeout of the webhooks of a request if no selector or condition
 // excludes one. Only if that is too long, a plan is worth its cost.
 func (p *pass) longest(q *probe) time.Duration {
-	var sum time.Duration
+	var calls silence[*snapshot.Entry]
 	for _, source := range hooks {
-		var slowest time.Duration
 		for _, c := range plan.Candidates(p.Snapshot, source, &q.request, p.Equivalents) {
-			slowest = max(slowest, c.Entry.Timeout)
-			if source.Descriptor().Pass == registration.MutatingPass {
-				sum += c.Entry.Timeout
-			}
-		}
-		if source.Descriptor().Pass == registration.ValidatingPass {
-			sum += slowest
+			calls.add(c.Entry, source.Descriptor().Pass == registration.MutatingPass, failsClosed(c.Entry), c.Entry.Timeout)
 		}
 	}
-	return sum
+	return calls.most
+}
+
+// silence measures a request whose webhooks do not answer: mutating webhooks with failurePolicy Ignore are waited for one
+// after the other, and the first one with Fail ends the request, as the slowest validating webhook does.
+type silence[T any] struct {
+	ignored   []T
+	sum, most time.Duration
+	// on are the webhooks that take the time most.
+	on []T
+}
+
+// add adds the calls in their order.
+func (s *silence[T]) add(call T, mutating, fails bool, timeout time.Duration) {
+	if s.sum+timeout > s.most {
+		s.most, s.on = s.sum+timeout, append(slices.Clone(s.ignored), call)
+	}
+	if mutating && !fails {
+		s.sum, s.ignored = s.sum+timeout, append(s.ignored, call)
+	}
 }
 
 // someNamespace returns a namespace for an object of a resource, empty if the resource is not

@@ -121,6 +121,10 @@ func TestPoliciesOfIncidents(t *testing.T) {
 		return "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: h}\nwebhooks:\n- name: h.example.com\n  clientConfig: " + client +
 			"\n  admissionReviewVersions: [v1]\n  sideEffects: None\n  rules: [" + rules + "]\n" + more
 	}
+	mutating := func(name, timeout, failurePolicy, rules string) string {
+		text := strings.Replace(hook("{service: {namespace: w, name: w}}", rules, "  timeoutSeconds: "+timeout+"\n  failurePolicy: "+failurePolicy+"\n"), "Validating", "Mutating", 1)
+		return strings.Replace(text, "{name: h}", "{name: "+name+"}", 1)
+	}
 	service := func(namespace, name string) string {
 		return "---\napiVersion: v1\nkind: Service\nmetadata: {namespace: " + namespace + ", name: " + name + "}\nspec: {selector: {app: " + name + "}, ports: [{port: 443}]}\n"
 	}
@@ -140,7 +144,9 @@ func TestPoliciesOfIncidents(t *testing.T) {
 		{"scale of a daemon set", validates(apps("UPDATE", "daemonsets"), "object.spec.revisionHistoryLimit < 30"), "", ""},
 		{"scale, and not under UPDATE", guarded(apps("CREATE, UPDATE", "deployments"), "request.operation == 'CREATE'", "object.spec.replicas <= 3"), "", ""},
 		{"resize", validates(podRule, limits), "subresource-forgotten", "pods/resize"},
-		{"resize, by all containers", policy("Validating", "a", podRule, "  variables: [{name: all, expression: 'object.spec.containers + object.spec.?initContainers.orValue([])'}]\n  validations: [{expression: 'variables.all.all(c, has(c.resources.limits))'}]\n"), "subresource-forgotten", "pods/resize"},
+		{"resize, by all containers", policy("Validating", "a", podRule, "  variables: [{name: all, expression: 'object.spec.containers + object.spec.?initContainers.orValue([])'}]\n  validations: [{expression: 'variables.all.all(c, quantity(c.resources.limits.memory).isLessThan(quantity(\"1Gi\")))'}]\n"), "subresource-forgotten", "pods/resize"},
+		{"resize removes no limit", validates(podRule, "object.spec.containers.all(c, has(c.resources) && has(c.resources.limits) && 'memory' in c.resources.limits)"), "", ""},
+		{"resize adds a limit", validates(podRule, "object.spec.containers.all(c, !has(c.resources) || !has(c.resources.limits))"), "subresource-forgotten", "pods/resize"},
 		{"resize is covered", validates(podRule, limits) + another(validates(core("UPDATE", "pods/resize"), limits)), "", ""},
 		{"debug containers", validates(podRule, "object.spec.?ephemeralContainers.orValue([]).all(c, c.image != '')"), "subresource-forgotten", "kubectl debug changes it through pods/ephemeralcontainers"},
 		{"images", validates(podRule, images), "subresource-forgotten", "note"},
@@ -216,6 +222,8 @@ func TestPoliciesOfIncidents(t *testing.T) {
 		{"an element with the key of another one", applies(core("CREATE", "pods"), `Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}`), "", ""},
 		{"an annotation without annotations", patches(core("CREATE", "configmaps"), `[JSONPatch{op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey("example.com/pool"), value: "a"}]`), "patch-parent-missing", "/metadata/annotations"},
 		{"a label without labels", patches(core("CREATE", "pods"), `[JSONPatch{op: "add", path: "/metadata/labels/pool", value: "a"}]`), "patch-parent-missing", "/metadata/labels"},
+		{"a label of any kind", patches(everything, `[JSONPatch{op: "add", path: "/metadata/labels/pool", value: "a"}]`), "patch-parent-missing", "an object need not have"},
+		{"a label of any kind, with a guard", patches(everything, `has(object.metadata.labels) ? [JSONPatch{op: "add", path: "/metadata/labels/pool", value: "a"}] : []`), "", ""},
 		{"a node selector", patches(apps("CREATE", "deployments"), `[JSONPatch{op: "add", path: "/spec/template/spec/nodeSelector/pool", value: "a"}]`), "patch-parent-missing", "nodeSelector"},
 		{"an annotation with a guard", patches(core("CREATE", "configmaps"), `has(object.metadata.annotations) ? [JSONPatch{op: "add", path: "/metadata/annotations/pool", value: "a"}] : []`), "", ""},
 		{"annotations are added first", patches(core("CREATE", "configmaps"), `[JSONPatch{op: "add", path: "/metadata/annotations", value: {}}, JSONPatch{op: "add", path: "/metadata/annotations/pool", value: "a"}]`), "", ""},
@@ -254,6 +262,11 @@ func TestPoliciesOfIncidents(t *testing.T) {
 		{"a webhook on the DELETE of its own kind", widgetCRD + hook("{service: {namespace: w, name: w}}", strings.Replace(widget, "CREATE, UPDATE", "DELETE", 1), ""), "delete-own-kind", "widgets in namespace w"},
 		{"its own kind in other namespaces", widgetCRD + hook("{service: {namespace: w, name: w}}", strings.Replace(widget, "CREATE, UPDATE", "DELETE", 1), "  namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [w]}]}\n"), "", ""},
 		{"its own kind, failing open", widgetCRD + hook("{service: {namespace: w, name: w}}", strings.Replace(widget, "CREATE, UPDATE", "DELETE", 1), "  failurePolicy: Ignore\n"), "", ""},
+		{"everything", hook("{service: {namespace: w, name: w}}", everything, "  failurePolicy: Ignore\n"), "wildcard-everything", "every resource"},
+		{"everything with a label", hook("{service: {namespace: w, name: w}}", everything, "  failurePolicy: Ignore\n  objectSelector: {matchLabels: {example.com/check: wanted}}\n"), "", ""},
+		{"the same webhook twice", mutating("a", "5", "Ignore", core("CREATE", "configmaps")) + mutating("b", "5", "Ignore", core("CREATE", "configmaps")), "duplicate", "says the same"},
+		{"webhooks without rules", mutating("a", "5", "Ignore", "") + mutating("b", "5", "Ignore", ""), "", ""},
+		{"webhooks that are waited for", mutating("a", "20", "Ignore", core("CREATE", "configmaps")) + mutating("b", "20", "Fail", core("CREATE", "configmaps")), "timeouts-exceed-request", "take 40s together when they do not answer"},
 		{"a url in the cluster", hook(`{url: "https://w.w.svc.cluster.local:8443/"}`, core("CREATE", "configmaps"), "  failurePolicy: Ignore\n"), "url-in-cluster", "w.w.svc.cluster.local"},
 		{"a url outside", hook(`{url: "https://w.example.com/"}`, core("CREATE", "configmaps"), "  failurePolicy: Ignore\n"), "", ""},
 		{"a service in another namespace", hook("{service: {namespace: system, name: w}}", core("CREATE", "configmaps"), "  failurePolicy: Ignore\n") + service("w-system", "w"), "service-missing", "in namespace w-system"},

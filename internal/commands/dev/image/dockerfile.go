@@ -157,7 +157,9 @@ func (s *stage) add(name, rest string) {
 			return
 		}
 		target := args[len(args)-1]
-		c.sources, c.target = args[:len(args)-1], s.absolute(target)
+		// A file of another machine is not of the project.
+		c.sources = slices.DeleteFunc(args[:len(args)-1], func(from string) bool { return strings.Contains(from, "://") })
+		c.target = s.absolute(target)
 		c.directory = strings.HasSuffix(target, "/") || path.Base(target) == "." || len(c.sources) > 1
 		s.steps = append(s.steps, c)
 	}
@@ -191,12 +193,17 @@ func assign(variables map[string]string, text string, outer map[string]string) (
 	return names
 }
 
-// command returns the words of an ENTRYPOINT or CMD instruction.
+// command returns the words of an ENTRYPOINT or CMD instruction. A shell runs a script only if it has more than one
+// simple command.
 func command(text string) []string {
 	if list := jsonList(text); list != nil {
 		return list
 	}
-	return []string{"/bin/sh", "-c", text}
+	text = strings.TrimPrefix(text, "exec ")
+	if strings.ContainsAny(text, "$&|;<>(){}*?`\n") {
+		return []string{"/bin/sh", "-c", text}
+	}
+	return words(text, nil)
 }
 
 // jsonList returns the words of a JSON list; nil for another notation.

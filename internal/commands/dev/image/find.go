@@ -172,7 +172,7 @@ func (p *project) isDir(name string) bool {
 }
 
 // aside are words in paths of programs that are not the product.
-var aside = []string{"example", "examples", "test", "tests", "e2e", "hack", "demo", "tools", "docs", "dev", "debug", ".github"}
+var aside = []string{"example", "examples", "test", "tests", "e2e", "integration", "hack", "demo", "tools", "docs", "dev", "debug", ".github"}
 
 // dockerfile returns the Dockerfile of a container; empty for none.
 func (p *project) dockerfile(c Container) string {
@@ -206,6 +206,9 @@ func (p *project) dockerfile(c Container) string {
 			}
 		}
 		image := imageName(c.Image)
+		if len(entry) > 0 && path.Base(entry[0]) == image {
+			points += 10
+		}
 		for _, hint := range []string{path.Base(path.Dir(name)), strings.TrimSuffix(base, ".dockerfile"), strings.TrimPrefix(base, "dockerfile.")} {
 			if image != "" && hint == image {
 				points += 10
@@ -376,6 +379,12 @@ func (p *project) follow(file string, c Container) (*Program, error) {
 			}
 		}
 	}
+	if len(entry) > 0 && slices.Contains(inits, path.Base(entry[0])) {
+		entry, found.Arguments = slices.Concat(entry, found.Arguments)[1:], nil
+		for len(entry) > 0 && strings.HasPrefix(entry[0], "-") {
+			entry = entry[1:]
+		}
+	}
 	if len(entry) == 0 {
 		return p.without(c)
 	}
@@ -403,8 +412,11 @@ func (p *project) follow(file string, c Container) (*Program, error) {
 		}
 		return found, nil
 	}
-	return p.interpreted(found, last, entry)
+	return p.interpreted(found, stages, last, entry)
 }
+
+// inits are programs that start another one and reap orphans, as the session does.
+var inits = []string{"tini", "dumb-init", "catatonit"}
 
 // ambient are variables that this machine has its own values for.
 var ambient = []string{"PATH", "HOME", "USER", "TMPDIR", "LD_LIBRARY_PATH", "GOPATH", "GOROOT", "GOPROXY", "JAVA_HOME", "NODE_HOME", "SHELL", "LANG"}

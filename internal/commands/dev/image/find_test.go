@@ -65,7 +65,16 @@ func TestDockerfilesAreFollowed(t *testing.T) {
 		{name: "python in a directory", files: []string{"hook/Dockerfile=FROM python\nWORKDIR /code\nCOPY ./main.py /code/main.py\nCMD [\"python3\", \"main.py\"]", "hook/main.py"},
 			dir: "hook", command: "python3", args: "main.py"},
 		{name: "the nearest Dockerfile", files: []string{"a/Dockerfile=FROM python\nWORKDIR /code\nCOPY a.py .\nCMD python3 a.py", "a/a.py", "b/Dockerfile=FROM python\nWORKDIR /code\nCOPY b.py .\nCMD python3 b.py", "b/b.py", "b/deploy/hook.yaml"},
-			c: Container{Manifests: []string{"b/deploy"}}, dir: "b", command: "sh", args: "-c,python3 b.py"},
+			c: Container{Manifests: []string{"b/deploy"}}, dir: "b", command: "python3", args: "b.py"},
+		{name: "the Dockerfile with the name of the image", files: []string{module, "cmd/hook/main.go=" + mainFile, "mock/main.go=" + mainFile,
+			"Dockerfile=FROM golang AS b\nCOPY . /w\nRUN make hook\nFROM x\nCOPY --from=b /w/hook /bin/hook\nENTRYPOINT [\"/bin/hook\"]",
+			"mock/Dockerfile=FROM golang AS b\nWORKDIR /w\nCOPY . /w\nRUN go build -o /server ./mock\nFROM x\nCOPY --from=b /server /server\nENTRYPOINT [\"/server\"]"},
+			c: Container{Image: "hook:latest"}, dir: ".", command: "go run ./cmd/hook"},
+		{name: "a script of a shell", files: []string{"a.py", "Dockerfile=FROM python\nWORKDIR /code\nCOPY a.py .\nCMD python3 a.py --port $PORT"}, dir: ".", command: "sh", args: "-c,python3 a.py --port $PORT"},
+		{name: "a quoted program of a shell", files: []string{module, "main.go=" + mainFile, "Dockerfile=FROM golang AS b\nWORKDIR /w\nCOPY . .\nRUN go build -o hook .\nFROM alpine\nCOPY --from=b /w/hook /\nENTRYPOINT \"/hook\""},
+			dir: ".", command: "go run .", found: "'go build' of hook"},
+		{name: "an init program of another machine", files: []string{"app/server.js", "Dockerfile=FROM node AS b\nWORKDIR /app\nCOPY app .\nRUN npm ci\nFROM node\nWORKDIR /app\nCOPY --from=b /app .\nADD https://example.com/tini /tini\nENTRYPOINT [\"/tini\", \"-g\", \"--\"]\nCMD [\"node\", \"server.js\"]"},
+			dir: "app", command: "node server.js"},
 		{name: "a script of pyproject.toml", files: []string{"src/hook/main.py", "pyproject.toml=[project]\nname = \"hook\"\n[project.scripts]\nhook-server = \"hook.main:run\"\n[tool.x]\na = \"b:c\"\n",
 			"Dockerfile=FROM python\nWORKDIR /app\nCOPY . .\nRUN pip install .\nENTRYPOINT [\"hook-server\"]"},
 			dir: ".", command: "python3 -c import sys; from hook.main import run as run; sys.exit(run())"},
@@ -89,7 +98,6 @@ func TestDockerfilesAreFollowed(t *testing.T) {
 
 // S33.13: if the command cannot be found, the error names the nearest candidates.
 func TestCandidatesAreNamed(t *testing.T) {
-	nothing := func(string) bool { return false }
 	for _, tc := range []struct {
 		name  string
 		files []string
@@ -100,9 +108,10 @@ func TestCandidatesAreNamed(t *testing.T) {
 		{"two programs", []string{module, "cmd/a/main.go=" + mainFile, "cmd/b/main.go=" + mainFile, "Dockerfile=FROM x\nCOPY bin/c /c\nENTRYPOINT [\"/c\"]"}, Container{}, "such as: go run ./cmd/a; go run ./cmd/b"},
 		{"a foreign program", []string{"Dockerfile=FROM nginx\nENTRYPOINT [\"/nginx\"]", "app.py"}, Container{}, "Dockerfile starts /nginx, which is not made from files of the project: name the program after --, such as: python3 app.py"},
 		{"no gunicorn", []string{"requirements.txt", "app.py", "Dockerfile=FROM python\nWORKDIR /a\nCOPY . .\nCMD [\"gunicorn\", \"app\"]"}, Container{}, "starts gunicorn, which is not installed here: python3 -m venv .venv && .venv/bin/pip install -r requirements.txt"},
+		{"no packages", []string{"app/index.js", "app/package.json={\"dependencies\": {}}", "Dockerfile=FROM node\nWORKDIR /a\nCOPY app .\nCMD [\"npm\", \"start\"]"}, Container{}, "Dockerfile starts npm start, and the packages of app/package.json are not installed here: cd app && npm install"},
 		{"ko of another module", []string{module}, Container{Image: "ko://other.example.com/a"}, "is not of a module here"},
 	} {
-		if _, err := search(tree(tc.files...), tc.c, nothing); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := search(tree(tc.files...), tc.c, func(name string) bool { return name == "npm" }); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
 		}
 	}

@@ -163,8 +163,8 @@ func interpreter(word string) bool {
 var interpreters = regexp.MustCompile(`^(python[0-9.]*|pypy3?|node|nodejs|npm|npx|yarn|pnpm|bun|deno|ts-node|tsx|ruby|bundle|perl|php|java|sh|bash|ash|dash|gunicorn|uvicorn|flask|hypercorn|waitress-serve|uwsgi|poetry|uv|pipenv|pdm|kopf|dotnet)$`)
 
 // interpreted sets the command of a program that an interpreter runs.
-func (p *project) interpreted(found *Program, s *stage, entry []string) (*Program, error) {
-	at, mapped := p.origin([]*stage{s}, s, s.workdir)
+func (p *project) interpreted(found *Program, stages []*stage, s *stage, entry []string) (*Program, error) {
+	at, mapped := p.origin(stages, s, s.workdir)
 	if mapped && p.isDir(at.file) {
 		found.Dir = at.file
 	} else if dir, ok := p.workdir(s); ok {
@@ -194,8 +194,14 @@ func (p *project) interpreted(found *Program, s *stage, entry []string) (*Progra
 	if !p.look(found.Command[0]) && !p.installed(found.Command[0]) {
 		return nil, fmt.Errorf("%s starts %s, which is not installed here%s", found.Found, strings.Join(entry, " "), p.install(found.Dir))
 	}
+	if dir := found.Dir; nodePrograms.MatchString(name) && strings.Contains(p.read(path.Join(dir, "package.json")), `"dependencies"`) && !p.exists(path.Join(dir, "node_modules")) && !p.exists("node_modules") {
+		return nil, fmt.Errorf("%s starts %s, and the packages of %s are not installed here: cd %s && npm install", found.Found, strings.Join(slices.Concat(entry, found.Arguments), " "), path.Join(dir, "package.json"), dir)
+	}
 	return found, nil
 }
+
+// nodePrograms run programs whose packages are in node_modules.
+var nodePrograms = regexp.MustCompile(`^(node|nodejs|npm|npx|yarn|pnpm)$`)
 
 // workdir returns the directory of the build context whose files a stage copies into its working directory.
 func (p *project) workdir(s *stage) (dir string, ok bool) {
@@ -306,7 +312,7 @@ func (p *project) without(c Container) (*Program, error) {
 				word = name
 			}
 		}
-		return p.interpreted(found, &stage{workdir: "/"}, []string{path.Base(word)})
+		return p.interpreted(found, nil, &stage{workdir: "/"}, []string{path.Base(word)})
 	default:
 		return nil, p.failed("the manifests name the image " + c.Image + ", and no Dockerfile is here")
 	}

@@ -26,34 +26,39 @@ type Process struct {
 // program writes to output and errors, which may be the same. group, if set, is called when the program begins to run,
 // and when it has ended, with the ID of a process group: on Linux the supervisor's, elsewhere the program's.
 func Start(args, env []string, dir string, output, errors io.Writer, group func(id int, runs bool)) (*Process, error) {
+	return Places{}.Start(args, env, dir, output, errors, group)
+}
+
+// Start starts a program that finds the places at their paths.
+func (p Places) Start(args, env []string, dir string, output, errors io.Writer, group func(id int, runs bool)) (*Process, error) {
 	if group == nil {
 		group = func(int, bool) {}
 	}
-	p := &Process{cmd: exec.Command(args[0], args[1:]...), Gone: make(chan struct{}), group: group}
-	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = env, dir, output, errors
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	started := &Process{cmd: exec.Command(args[0], args[1:]...), Gone: make(chan struct{}), group: group}
+	started.cmd.Env, started.cmd.Dir, started.cmd.Stdout, started.cmd.Stderr = env, dir, output, errors
+	started.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// Descendants of the program may hold its output open.
-	p.cmd.WaitDelay = time.Second
+	started.cmd.WaitDelay = time.Second
 	var err error
-	if p.supervision, err = newSupervision(p.cmd); err != nil {
+	if started.supervision, err = newSupervision(started.cmd, p); err != nil {
 		return nil, err
 	}
-	started := make(chan error)
+	begun := make(chan error)
 	go func() {
 		// Linux treats the end of the thread that started a process as the end of the parent.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		var err error
-		if p.id, err = p.supervision.start(p.cmd); err == nil {
-			group(p.cmd.Process.Pid, true)
+		if started.id, err = started.supervision.start(started.cmd); err == nil {
+			group(started.cmd.Process.Pid, true)
 		}
-		started <- err
+		begun <- err
 		if err == nil {
-			p.state, p.Err = p.supervision.wait(p.cmd)
-			close(p.Gone)
+			started.state, started.Err = started.supervision.wait(started.cmd)
+			close(started.Gone)
 		}
 	}()
-	return p, <-started
+	return started, <-begun
 }
 
 // State describes how a program ended. It must be called after Gone is closed.

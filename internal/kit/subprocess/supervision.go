@@ -20,6 +20,8 @@ const (
 // supervision connects a Process with its supervisor.
 type supervision struct {
 	read, write *os.File
+	// program is the path of the program.
+	program string
 }
 
 // start starts the command, and returns the process group of the program.
@@ -38,7 +40,7 @@ func (s *supervision) start(cmd *exec.Cmd) (group int, err error) {
 	}
 	word, number, err := s.line()
 	if word == failed {
-		err = &os.PathError{Op: "fork/exec", Path: cmd.Args[1], Err: syscall.Errno(number)}
+		err = &os.PathError{Op: "fork/exec", Path: s.program, Err: syscall.Errno(number)}
 	}
 	if err != nil {
 		s.read.Close()

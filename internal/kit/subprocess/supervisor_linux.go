@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,23 +27,31 @@ const (
 )
 
 func init() {
-	if len(os.Args) > 2 && os.Args[0] == supervisor {
-		supervise(os.Args[1], os.Args[2:])
+	if len(os.Args) > 4 && os.Args[0] == supervisor {
+		places, program := placesOf(os.Args[1:])
+		supervise(places, program[0], program[1:])
 		os.Exit(0)
 	}
 }
 
 // supervise runs a program until it and its descendants have ended.
-func supervise(path string, args []string) {
+func supervise(places Places, path string, args []string) {
 	syscall.CloseOnExec(reports)
 	report := os.NewFile(reports, "reports")
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, end)
 	// Every Linux since 3.4 has it. Without it, orphans are not found.
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, subreaper, 1, 0)
-	program, err := syscall.ForkExec(path, args, &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
-	})
+	var err error
+	if len(places.Here) > 0 {
+		err = places.enter()
+	}
+	program := 0
+	if err == nil {
+		program, err = syscall.ForkExec(path, args, &syscall.ProcAttr{
+			Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+		})
+	}
 	if err != nil {
 		errno, _ := errors.AsType[syscall.Errno](err)
 		fmt.Fprintln(report, failed, int(errno))
@@ -127,17 +136,24 @@ func descendants() map[int]int {
 }
 
 // newSupervision makes a command run under a supervisor. Where /proc is not mounted, it runs without.
-func newSupervision(cmd *exec.Cmd) (*supervision, error) {
+func newSupervision(cmd *exec.Cmd, places Places) (*supervision, error) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	if _, err := os.Stat(self); err != nil || cmd.Err != nil {
+		if len(places.Here) > 0 {
+			return nil, errors.Join(err, cmd.Err)
+		}
 		return nil, nil
 	}
-	read, write, err := os.Pipe()
-	if err != nil {
+	if len(places.Here) > 0 {
+		isolate(cmd)
+	}
+	s := &supervision{program: cmd.Path}
+	var err error
+	if s.read, s.write, err = os.Pipe(); err != nil {
 		return nil, err
 	}
 	cmd.SysProcAttr.Pdeathsig = end
-	cmd.Path, cmd.Args = self, append([]string{supervisor, cmd.Path}, cmd.Args...)
-	cmd.ExtraFiles = []*os.File{write}
-	return &supervision{read: read, write: write}, nil
+	cmd.Path, cmd.Args = self, slices.Concat([]string{supervisor}, places.arguments(), []string{cmd.Path}, cmd.Args)
+	cmd.ExtraFiles = []*os.File{s.write}
+	return s, nil
 }

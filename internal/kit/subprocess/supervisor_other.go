@@ -2,7 +2,15 @@
 
 package subprocess
 
-import "os/exec"
+import (
+	"errors"
+	"os/exec"
+)
 
 // newSupervision returns nil: other systems do not give orphans to an ancestor.
-func newSupervision(*exec.Cmd) (*supervision, error) { return nil, nil }
+func newSupervision(_ *exec.Cmd, places Places) (*supervision, error) {
+	if len(places.Here) > 0 {
+		return nil, errors.ErrUnsupported
+	}
+	return nil, nil
+}

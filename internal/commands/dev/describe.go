@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -155,7 +156,7 @@ func (s *session) tokens(ctx context.Context, p *program) func(audience string) 
 	return func(audience string) ([]byte, error) {
 		token, err := s.token(ctx, p.pod, audience)
 		if err != nil {
-			s.sayOnce("%s has no token: %v.", titleOf(p.workload), err)
+			s.sayOnce("%s has no token: %s.", titleOf(p.workload), strings.TrimRight(err.Error(), "."))
 			return nil, nil
 		}
 		return token, nil
@@ -182,7 +183,15 @@ func (s *session) furnish(p *program, kubeconfig string, tokens func(audience st
 		return err
 	}
 	p.kubeconfig = cmp.Or(kubeconfig, p.kubeconfig)
-	p.set(d, map[string]string{"KUBECONFIG": p.kubeconfig, "TMPDIR": p.temporaries, "CERT_DIR": p.files, "PORT": strconv.Itoa(p.port)})
+	filled := map[string]string{"KUBECONFIG": p.kubeconfig, "TMPDIR": p.temporaries, "CERT_DIR": p.files, "PORT": strconv.Itoa(p.port)}
+	if slices.Contains(d.places.There, container.ServiceAccountPath) {
+		server, err := url.Parse(s.stage.Address().URL)
+		if err != nil {
+			return err
+		}
+		filled["KUBERNETES_SERVICE_HOST"], filled["KUBERNETES_SERVICE_PORT"] = server.Hostname(), server.Port()
+	}
+	p.set(d, filled)
 	p.described = d
 	return nil
 }
@@ -261,7 +270,11 @@ func (s *session) sayAssumed(p *program) {
 		if m.Path == container.ServiceAccountPath {
 			continue
 		}
-		line("files", "%s is %s: %s", m.Path, p.hostPath(m.Path), cmp.Or(m.From, "an empty directory"))
+		here := " is " + p.hostPath(m.Path)
+		if p.placed(m.Path) {
+			here = ""
+		}
+		line("files", "%s%s: %s", m.Path, here, cmp.Or(m.From, "an empty directory"))
 	}
 	for _, from := range slices.Sorted(maps.Keys(d.replaced)) {
 		line("replaced", "%s in %s", from, strings.Join(d.replaced[from], ", "))
@@ -281,7 +294,7 @@ func (s *session) sayAssumed(p *program) {
 func (p *program) unreachable(m container.Mount) bool {
 	inTemporaries := p.hostPath(m.Path) != filepath.Join(p.root, filepath.FromSlash(m.Path))
 	hasFiles := len(m.Files) > 0 || m.Secret
-	return m.Path != container.ServiceAccountPath && !inTemporaries && hasFiles && len(p.described.replaced[m.Path]) == 0
+	return !p.placed(m.Path) && m.Path != container.ServiceAccountPath && !inTemporaries && hasFiles && len(p.described.replaced[m.Path]) == 0
 }
 
 // remedy names the flag of the program for the path of a mount.

@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/selfsigned"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/subprocess"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
@@ -100,6 +101,8 @@ const (
 	// grace is the time for a program to end when another one replaces it, and endGrace when the session ends.
 	grace    = time.Second
 	endGrace = 3 * time.Second
+	// mostRestarts bounds the restarts of a program that ends without an error, such as after it has made its certificate.
+	mostRestarts = 5
 )
 
 // session is one run.
@@ -111,6 +114,8 @@ type session struct {
 	guard    *guard
 	// dir is the temporary directory.
 	dir string
+	// placing reports whether programs find their files at the paths of their containers.
+	placing bool
 	// gone receives the programs whose process has ended.
 	gone chan ended
 	// content are the ConfigMaps and Secrets of the programs' namespaces.
@@ -181,6 +186,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer scratched.Remove()
 	s.dir = scratched.Path()
+	if err := s.tryPlaces(); err != nil {
+		return err
+	}
 	paths := []string{s.dir}
 	if o.KubeconfigOut != "" {
 		kubeconfig, err := filepath.Abs(o.KubeconfigOut)
@@ -220,6 +228,22 @@ func (s *session) read() (*project, error) {
 	return p, nil
 }
 
+// places is the empty directory for subprocess.Places.
+const places = "places"
+
+// tryPlaces decides whether programs find their files at the paths of their containers.
+func (s *session) tryPlaces() error {
+	root := filepath.Join(s.dir, places)
+	if err := os.Mkdir(root, 0o700); err != nil {
+		return err
+	}
+	err := subprocess.Places{Root: root}.Supports()
+	if s.placing = err == nil; !s.placing && slices.ContainsFunc(s.programs, func(p *program) bool { return p.container != nil }) {
+		s.sayOnce("Files are not at the paths of the container, since this system permits no mount namespace (%v): these paths are replaced where arguments, variables and files name them.", err)
+	}
+	return nil
+}
+
 // certify makes the directories of the programs with the serving certificate, and returns its authority.
 func (s *session) certify(others ...string) (authority []byte, err error) {
 	hosts := append(s.project.hosts(), others...)
@@ -228,7 +252,7 @@ func (s *session) certify(others ...string) (authority []byte, err error) {
 			p.home = filepath.Join(s.dir, "program-"+strconv.Itoa(i+1))
 		}
 		p.root, p.temporaries = filepath.Join(p.home, "root"), filepath.Join(p.home, "tmp")
-		p.files = filepath.Join(p.temporaries, certificates)
+		p.files, p.places, p.placing = filepath.Join(p.temporaries, certificates), filepath.Join(s.dir, places), s.placing
 		if err := os.MkdirAll(p.files, 0o700); err != nil {
 			return nil, err
 		}
@@ -312,18 +336,18 @@ func (s *session) loop(ctx context.Context, authority []byte) (err error) {
 	for _, p := range s.programs {
 		p.gate.hold(0)
 	}
-	for changed := true; ; {
-		if changed {
-			if err := s.replace(ctx); err != nil && ctx.Err() == nil {
+	for changed := s.programs; ; {
+		if len(changed) > 0 {
+			if err := s.replace(ctx, changed); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
-		changed = true
+		changed = s.programs
 		select {
 		case <-ctx.Done():
 			return nil
 		case e := <-s.gone:
-			changed = false
+			changed = nil
 			if e.program.process != e.process {
 				// The session replaced it.
 				continue
@@ -333,6 +357,12 @@ func (s *session) loop(ctx context.Context, authority []byte) (err error) {
 			e.program.process = nil
 			if s.ended != nil {
 				s.ended(ctx)
+			}
+			if e.process.Err == nil && e.program.restarts < mostRestarts {
+				e.program.restarts++
+				s.Say("The program ended without an error, and starts again, as in a cluster.")
+				changed = []*program{e.program}
+				continue
 			}
 			var again []string
 			if s.changes != nil {
@@ -349,8 +379,12 @@ func (s *session) loop(ctx context.Context, authority []byte) (err error) {
 			s.Say("%s changed.", name)
 		case <-s.Restart:
 		case <-s.manifests.changed():
-			if changed, err = s.reapply(ctx, authority); err != nil && ctx.Err() == nil {
+			restart, err := s.reapply(ctx, authority)
+			if err != nil && ctx.Err() == nil {
 				return err
+			}
+			if !restart {
+				changed = nil
 			}
 		}
 	}
@@ -385,7 +419,7 @@ func (s *session) open(ctx context.Context) error {
 				}
 				return next
 			}
-			if s.AsServiceAccount {
+			if s.AsServiceAccount || s.placing {
 				o.OnForbidden = s.forbidden
 			}
 		},

@@ -8,8 +8,8 @@
 //
 // # The container
 //
-// The program gets the arguments, the environment and the files of its container (package container), in a directory of
-// the session. Without a command, the Dockerfile names it (package image). The pod of the program exists as an object
+// The program gets the arguments, the environment and the files of its container (package container). The files are in a
+// directory of the session, and on Linux also at the paths of the container (subprocess.Places). Without a command, the Dockerfile names it (package image). The pod of the program exists as an object
 // (pod.go), without an address: a Service with endpoints would lead to the pod.
 //
 // # How the program is replaced

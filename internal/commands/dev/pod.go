@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,6 +39,7 @@ func (t *target) ownPod() (pod *corev1.Pod, owners []*unstructured.Unstructured)
 		ObjectMeta: *t.template.ObjectMeta.DeepCopy(), Spec: *t.template.Spec.DeepCopy(),
 	}
 	pod.Namespace, pod.Spec.NodeName = t.namespace(), ownNode
+	pod.Spec.ServiceAccountName = cmp.Or(pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount)
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
 	}

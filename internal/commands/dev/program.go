@@ -68,14 +68,18 @@ type program struct {
 	owners  []*unstructured.Unstructured
 	created bool
 	// home is the directory of the program, root the directory with the files of the container, temporaries the directory
-	// for temporary files, and files the directory of the serving certificate.
-	home, root, temporaries, files string
-	gate                           *gate
-	env                            []string
+	// for temporary files, files the directory of the serving certificate, and places an empty directory.
+	home, root, temporaries, files, places string
+	// placing reports whether the program finds its files at the paths of the container.
+	placing bool
+	gate    *gate
+	env     []string
 	// command is the command line for the user.
 	command []string
 	process *subprocess.Process
-	output  io.Writer
+	// restarts counts the restarts after an end without an error.
+	restarts int
+	output   io.Writer
 	// printed has the last lines of the program's output.
 	printed    *subprocess.Tail
 	kubeconfig string
@@ -270,10 +274,18 @@ func (p *program) hostPath(name string) string {
 	return filepath.Join(p.root, filepath.FromSlash(name))
 }
 
+// placed reports whether the program finds the files of a mount at its path. The directories for temporary files are this
+// machine's.
+func (p *program) placed(name string) bool {
+	return p.placing && name != containerTmp && !strings.HasPrefix(name, containerTmp+"/")
+}
+
 // described is a program with its files and its environment.
 type described struct {
 	*container.Description
-	paths container.Paths
+	// paths are replaced, and places are at the paths of the container.
+	paths  container.Paths
+	places subprocess.Places
 	// replaced are the arguments, variables and files in which a path was replaced, by the path of the container.
 	replaced map[string][]string
 }
@@ -288,8 +300,13 @@ func (p *program) describe(data container.Data, tokens func(audience string) ([]
 		d.Mounts = append(d.Mounts, p.serviceAccount(data, tokens != nil)...)
 	}
 	for _, m := range d.Mounts {
-		d.paths = append(d.paths, container.Path{Container: m.Path, Here: p.hostPath(m.Path)})
+		if !p.placed(m.Path) {
+			d.paths = append(d.paths, container.Path{Container: m.Path, Here: p.hostPath(m.Path)})
+		} else if !slices.ContainsFunc(d.Mounts, func(other container.Mount) bool { return strings.HasPrefix(m.Path, other.Path+"/") }) {
+			d.places.Here, d.places.There = append(d.places.Here, p.hostPath(m.Path)), append(d.places.There, m.Path)
+		}
 	}
+	d.places.Root = p.places
 	d.paths = append(d.paths, p.source...)
 	for _, m := range d.Mounts {
 		if err := p.write(d, m, tokens); err != nil {
@@ -440,7 +457,7 @@ func (p *program) commandLine() string { return strings.Join(p.command, " ") }
 func (p *program) start(args []string, g *guard) (err error) {
 	p.printed.Reset()
 	output := io.MultiWriter(p.output, p.printed)
-	if p.process, err = subprocess.Start(args, p.env, p.recipe.dir, output, output, g.set); err != nil {
+	if p.process, err = p.described.places.Start(args, p.env, p.recipe.dir, output, output, g.set); err != nil {
 		p.process = nil
 	}
 	return err
@@ -484,12 +501,12 @@ func elsewhere(port int, ports []int) string {
 	return fmt.Sprintf("It listens on port %s: if that is for the webhook, say so with --webhook-port.", strings.Join(names, ", "))
 }
 
-// replace builds the programs, and starts them in place of the running ones. Requests wait meanwhile.
-func (s *session) replace(ctx context.Context) error {
+// replace builds programs, and starts them in place of the running ones. Requests wait meanwhile.
+func (s *session) replace(ctx context.Context, programs []*program) error {
 	began := time.Now()
 	var built []*program
 	commands := map[*program][]string{}
-	for _, p := range s.programs {
+	for _, p := range programs {
 		idle := func() {}
 		if p.process == nil && s.Busy != nil && p.recipe.build != nil {
 			idle = s.Busy("Building the program")

@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -208,18 +209,36 @@ func TestSeveralPrograms(t *testing.T) {
 	}
 }
 
-// S33.12: placeholders of templates in a mounted secret become the session's certificate; other secrets stay.
+// S33.12: placeholders of templates in a mounted secret, and a certificate for the service under any name, become the
+// session's certificate; other secrets stay.
 func TestPlaceholdersBecomeTheCertificate(t *testing.T) {
 	secret := func(data string) string {
 		return "apiVersion: v1\nkind: Secret\nmetadata: {namespace: shop, name: made-by-a-job}\n" + data + "\n---\n"
+	}
+	pair := func(host string) string {
+		dir := t.TempDir()
+		if _, err := selfsigned.Write(dir, host); err != nil {
+			t.Fatal(err)
+		}
+		var fields []string
+		for name, file := range map[string]string{"webhook.crt": selfsigned.CertificateFile, "webhook.key": selfsigned.KeyFile} {
+			content, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fields = append(fields, name+": "+base64.StdEncoding.EncodeToString(content))
+		}
+		return "data: {" + strings.Join(fields, ", ") + "}"
 	}
 	for name, tc := range map[string]struct {
 		data string
 		want bool
 	}{
-		"a placeholder":  {"data: {webhook.crt: YOUR CERTIFICATE, webhook.key: YOUR KEY}", true},
-		"another":        {"stringData: {webhook.crt: '${CERT}', webhook.key: '${KEY}'}", true},
-		"no certificate": {"stringData: {config: a}", false},
+		"for the service": {pair("hook.shop.svc"), true},
+		"for another":     {pair("other.shop.svc"), false},
+		"a placeholder":   {"data: {webhook.crt: YOUR CERTIFICATE, webhook.key: YOUR KEY}", true},
+		"another":         {"stringData: {webhook.crt: '${CERT}', webhook.key: '${KEY}'}", true},
+		"no certificate":  {"stringData: {config: a}", false},
 	} {
 		s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+deployed+secret(tc.data))
 		i := slices.IndexFunc(s.project.objects, func(u *unstructured.Unstructured) bool { return u.GetName() == "made-by-a-job" })
@@ -231,14 +250,98 @@ func TestPlaceholdersBecomeTheCertificate(t *testing.T) {
 	}
 }
 
+// S33.13: a program that ends without an error starts again, but not for ever; after an error it does not.
+func TestAProgramThatEndsStartsAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		script string
+		starts int
+		want   string
+	}{
+		"an error later": {`echo >>"$0"; [ "$(wc -l <"$0")" -lt 3 ] || exit 7`, 3, "the program ended: exit status 7"},
+		"no error":       {`echo >>"$0"`, mostRestarts + 1, "the program ended: exit status 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			p, err := newProgram(&target{}, Program{Command: []string{"/bin/sh", "-c", tc.script, filepath.Join(dir, "starts")}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			guard, err := newGuard(nil, dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer guard.end()
+			p.gate, p.described, p.output = gateOf(p, true), &described{}, io.Discard
+			s := &session{Options: Options{Say: func(string, ...any) {}}, said: map[string]bool{}, gone: make(chan ended), guard: guard, live: &live{}, programs: []*program{p}}
+			s.served = func(context.Context) error { return nil }
+			if err := s.loop(t.Context(), nil); err == nil || err.Error() != tc.want {
+				t.Errorf("got %v, want %s", err, tc.want)
+			}
+			if starts, err := os.ReadFile(filepath.Join(dir, "starts")); err != nil || len(starts) != tc.starts {
+				t.Errorf("it started %d times, want %d: %v", len(starts), tc.starts, err)
+			}
+		})
+	}
+}
+
+// S33.12: a program may have its certificate in variables. A Secret with other variables is not made.
+func TestACertificateInVariables(t *testing.T) {
+	inVariables := strings.Replace(deployed, "env:", `env:
+        - {name: CERT, valueFrom: {secretKeyRef: {name: hook-tls, key: tls.crt}}}
+        - {name: CERT_KEY, valueFrom: {secretKeyRef: {name: hook-tls, key: tls.key}}}
+        - {name: API_KEY, valueFrom: {secretKeyRef: {name: other, key: api-key}}}`, 1)
+	s, said := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+inVariables)
+	p := s.programs[0]
+	for name, file := range map[string]string{"CERT": selfsigned.CertificateFile, "CERT_KEY": selfsigned.KeyFile} {
+		content, err := os.ReadFile(filepath.Join(p.files, file))
+		if err != nil || !slices.Contains(p.env, name+"="+strings.TrimSpace(string(content))) {
+			t.Errorf("$%s is not %s: %v", name, file, err)
+		}
+	}
+	if all := strings.Join(said, "\n"); !strings.Contains(all, "left out     $API_KEY: Secret other, key api-key is not in the manifests") {
+		t.Errorf("it says:\n%s", all)
+	}
+}
+
+// S33.18: where the system permits it, the program finds its files at the paths of the container, so that no path is
+// replaced. Directories for temporary files stay this machine's.
+func TestFilesAreAtTheirPaths(t *testing.T) {
+	s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+strings.Replace(deployed, "mountPath: /etc/hook}", "mountPath: /certs/hook}", 1))
+	p := s.programs[0]
+	p.placing = true
+	d, err := p.describe(s.content.of("shop"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"/certs"}; !slices.Equal(d.places.There, want) || !slices.Equal(d.places.Here, []string{filepath.Join(p.root, "certs")}) {
+		t.Errorf("%q are at %q, want %q", d.places.Here, d.places.There, want)
+	}
+	if text, err := os.ReadFile(filepath.Join(p.root, "certs/hook/config.yaml")); err != nil || !strings.Contains(string(text), "certDir: /certs\n") {
+		t.Errorf("the configuration is %q, %v", text, err)
+	}
+	p.set(d, nil)
+	if !slices.Contains(p.env, "KEY=/certs/server.key") {
+		t.Errorf("a path in the environment was replaced: %q", p.env)
+	}
+	p.described = d
+	s.said = map[string]bool{}
+	var said []string
+	s.Say = func(format string, args ...any) { said = append(said, strings.TrimSpace(fmt.Sprintf(format, args...))) }
+	s.sayAssumed(p)
+	if all := strings.Join(said, "\n"); !strings.Contains(all, "files        /certs: Secret made-by-a-job") || strings.Contains(all, "unreachable") {
+		t.Errorf("it says:\n%s", all)
+	}
+}
+
 // S33.14: the pod of a Deployment has the names and owners that controllers expect, and one replica.
 func TestTheOwnPod(t *testing.T) {
 	s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+deployed)
 	p := s.programs[0]
+	p.template.Spec.ServiceAccountName, p.template.Spec.DeprecatedServiceAccount = "", "hook"
 	pod, owners := p.ownPod()
 	again, _ := p.ownPod()
 	hash := pod.Labels[hashLabel]
-	if hash == "" || pod.Name != again.Name || pod.Labels["app"] != "hook" || pod.Spec.NodeName != ownNode {
+	if hash == "" || pod.Name != again.Name || pod.Spec.ServiceAccountName != "hook" || pod.Labels["app"] != "hook" || pod.Spec.NodeName != ownNode {
 		t.Errorf("pod %s, then %s, labels %v, node %s", pod.Name, again.Name, pod.Labels, pod.Spec.NodeName)
 	}
 	if len(owners) != 2 || owners[1].GetKind() != "ReplicaSet" || owners[1].GetName() != "hook-"+hash || text(owners[1].Object, "spec", "selector", "matchLabels", hashLabel) != hash {

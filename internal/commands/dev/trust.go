@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,16 +131,41 @@ func (t *target) serving(secret *unstructured.Unstructured) map[string][]byte {
 	if !t.mounting(secret) {
 		return nil
 	}
-	all := content{}
-	all.add([]*unstructured.Unstructured{secret})
-	found, _ := all.of(nameOf(secret).Namespace)("Secret", secret.GetName())
-	pair, err := tls.X509KeyPair(found[selfsigned.CertificateFile], found[selfsigned.KeyFile])
+	_, names := certificateNames(secret)
+	found := contentOf(secret)
+	pair, err := tls.X509KeyPair(found[names[selfsigned.CertificateFile]], found[names[selfsigned.KeyFile]])
 	if err != nil || pair.Leaf.VerifyHostname(hostsOf(t.services[0])[0]) != nil {
 		return nil
 	}
-	return map[string][]byte{
-		selfsigned.CertificateFile: found[selfsigned.CertificateFile], selfsigned.KeyFile: found[selfsigned.KeyFile], selfsigned.AuthorityFile: found[selfsigned.AuthorityFile],
+	files := map[string][]byte{}
+	for file, name := range names {
+		files[file] = found[name]
 	}
+	return files
+}
+
+// contentOf returns the content of a secret.
+func contentOf(secret *unstructured.Unstructured) map[string][]byte {
+	all := content{}
+	all.add([]*unstructured.Unstructured{secret})
+	found, _ := all.of(nameOf(secret).Namespace)("Secret", secret.GetName())
+	return found
+}
+
+// certificateNames returns the keys of a secret with parts of a certificate, all and by the name that cert-manager gives to
+// the part.
+func certificateNames(secret *unstructured.Unstructured) (keys []string, names map[string]string) {
+	names = map[string]string{}
+	for _, field := range []string{"data", "stringData"} {
+		values, _, _ := unstructured.NestedMap(secret.Object, field)
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			part := string(container.Certificate(name, []byte(selfsigned.CertificateFile), []byte(selfsigned.KeyFile), []byte(selfsigned.AuthorityFile)))
+			if part != "" {
+				keys, names[part] = append(keys, name), name
+			}
+		}
+	}
+	return keys, names
 }
 
 // mount writes the files of a serving secret into the certificate directories of the programs that mount it.
@@ -165,7 +191,7 @@ func (p *project) certifySecrets(objects []*unstructured.Unstructured, files str
 		if t.template == nil {
 			continue
 		}
-		for _, name := range volumesOf(&t.template.Spec, "Secret") {
+		for _, name := range slices.Concat(volumesOf(&t.template.Spec, "Secret"), slices.Collect(maps.Keys(t.secretVariables()))) {
 			at := slices.IndexFunc(slices.Concat(objects, missing), func(u *unstructured.Unstructured) bool {
 				return u.GroupVersionKind() == secretKind && nameOf(u) == types.NamespacedName{Namespace: t.namespace(), Name: name}
 			})
@@ -185,9 +211,10 @@ func (p *project) certifySecrets(objects []*unstructured.Unstructured, files str
 				continue
 			}
 			u := objects[at]
-			keys := t.placeholders(u)
+			keys := placeholders(u)
 			if t.serving(u) != nil {
-				keys = []string{selfsigned.CertificateFile, selfsigned.KeyFile, selfsigned.AuthorityFile}
+				keys, _ = certificateNames(u)
+				keys = append(keys, selfsigned.AuthorityFile)
 			}
 			if len(keys) == 0 {
 				continue
@@ -234,33 +261,41 @@ func (t *target) certificateFiles(secret string) (keys []string) {
 			return append(keys, selfsigned.CertificateFile, selfsigned.KeyFile, selfsigned.AuthorityFile, "cert", "key", "ca", "cert.pem", "key.pem", "ca.pem")
 		}
 	}
+	// A certificate and its key may be variables.
+	keys = t.secretVariables()[secret]
+	isFile := func(content string) bool {
+		return slices.ContainsFunc(keys, func(key string) bool {
+			return string(container.Certificate(key, []byte("certificate"), []byte("key"), nil)) == content
+		})
+	}
+	if isFile("certificate") && isFile("key") {
+		return keys
+	}
 	return nil
+}
+
+// secretVariables returns the keys of Secrets that are variables of the containers, by the name of the Secret.
+func (t *target) secretVariables() map[string][]string {
+	found := map[string][]string{}
+	for _, c := range t.template.Spec.Containers {
+		for _, v := range c.Env {
+			if v.ValueFrom != nil && v.ValueFrom.SecretKeyRef != nil {
+				found[v.ValueFrom.SecretKeyRef.Name] = append(found[v.ValueFrom.SecretKeyRef.Name], v.ValueFrom.SecretKeyRef.Key)
+			}
+		}
+	}
+	return found
 }
 
 // placeholders returns the keys of a mounted secret with a certificate and a key that do not belong together, as templates
 // have them.
-func (t *target) placeholders(secret *unstructured.Unstructured) (keys []string) {
-	var certificate, key string
-	for _, field := range []string{"data", "stringData"} {
-		values, _, _ := unstructured.NestedMap(secret.Object, field)
-		for name := range values {
-			switch string(container.Certificate(name, []byte("certificate"), []byte("key"), []byte("authority"))) {
-			case "certificate":
-				certificate = name
-			case "key":
-				key = name
-			case "":
-				continue
-			}
-			keys = append(keys, name)
-		}
-	}
+func placeholders(secret *unstructured.Unstructured) []string {
+	keys, names := certificateNames(secret)
+	found := contentOf(secret)
+	certificate, key := names[selfsigned.CertificateFile], names[selfsigned.KeyFile]
 	if certificate == "" || key == "" {
 		return nil
 	}
-	all := content{}
-	all.add([]*unstructured.Unstructured{secret})
-	found, _ := all.of(nameOf(secret).Namespace)("Secret", secret.GetName())
 	if _, err := tls.X509KeyPair(found[certificate], found[key]); err == nil {
 		return nil
 	}

@@ -1,7 +1,9 @@
 package subprocess
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os/exec"
 )
 
@@ -22,6 +24,9 @@ func (p Places) Supports() error {
 	}
 	p.Here, p.There = []string{program}, []string{"/gatehouse-place/true"}
 	process, err := p.Start([]string{program}, nil, "", io.Discard, io.Discard, nil)
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		return failed.Err
+	}
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ var skips = map[string]string{
 	"examples/operator/suite_test.go":                    "the programs of envtest: test/envtest has them",
 	"internal/commands/cli/before/test_base_test.go":     "git",
 	"internal/commands/cli/serving/parent_test.go":       "the process of another test",
+	"internal/kit/subprocess/places_linux_test.go":       "mount namespaces, which a container may refuse",
 	"internal/kit/subprocess/subprocess_test.go":         "the environments of processes, which Linux shows",
 	"test/manifests/hostile_test.go":                     "git",
 	"internal/commands/cli/programs_test.go":             "the process of another test",

@@ -55,6 +55,8 @@ func Table[T any](obj runtime.Object, columns []metav1.TableColumnDefinition, ce
 	made := &metav1.Table{ColumnDefinitions: columns, Rows: rows}
 	if list, err := meta.ListAccessor(obj); err == nil {
 		made.ResourceVersion, made.Continue, made.RemainingItemCount = list.GetResourceVersion(), list.GetContinue(), list.GetRemainingItemCount()
+	} else if object, err := meta.CommonAccessor(obj); err == nil {
+		made.ResourceVersion = object.GetResourceVersion()
 	}
 	return made, nil
 }

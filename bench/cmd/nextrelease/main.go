@@ -1,4 +1,4 @@
-// Command nextrelease builds and tests a copy of the tree with another version of the Kubernetes modules, and reports
+// Command nextrelease compiles and tests a copy of the tree with another version of the Kubernetes modules, and reports
 // the necessary changes:
 //
 //	.ci/run next 1.37.2
@@ -194,6 +194,7 @@ func (l *lane) modules(ctx context.Context, module string) error {
 	l.newer = semver.Compare("v"+l.version, release) >= 0
 	args := []string{"mod", "edit"}
 	var dropped []string
+	wanted := map[string]string{}
 	for _, r := range mod.Require {
 		to := "v" + l.version
 		switch r.Version {
@@ -211,6 +212,7 @@ func (l *lane) modules(ctx context.Context, module string) error {
 			continue
 		}
 		args = append(args, "-require="+r.Path+"@"+to)
+		wanted[r.Path] = to
 	}
 	language, err := l.language(ctx, dir)
 	if err != nil {
@@ -223,8 +225,15 @@ func (l *lane) modules(ctx context.Context, module string) error {
 		return err
 	}
 	fmt.Printf("module %s: from Kubernetes %s to %s; without the modules %v\n", module, strings.TrimPrefix(release, "v"), l.version, dropped)
-	if _, err := output(ctx, dir, "go", "list", "-mod=mod", "-m", "all"); err != nil {
+	all, err := output(ctx, dir, "go", "list", "-mod=mod", "-m", "all")
+	if err != nil {
 		return fmt.Errorf("Kubernetes %s needs modules that cannot be had: %w", l.version, err)
+	}
+	for _, line := range lines(all) {
+		name, chosen, _ := strings.Cut(line, " ")
+		if to := wanted[name]; to != "" && chosen != to {
+			fmt.Printf("%s is %s and not %s: another module requires it\n", name, chosen, to)
+		}
 	}
 	// A package that does not exist in the version is a compile error, and no reason to stop here.
 	if out, err := output(ctx, dir, "go", "mod", "tidy", "-e"); err != nil {
@@ -266,14 +275,16 @@ var (
 
 // compile reports the compile errors of packages and their tests, and whether there are none.
 func (l *lane) compile(ctx context.Context) bool {
-	var all []string
-	out := l.goes(ctx, ".", "build", "-gcflags=-e", "./...") + l.goes(ctx, ".", "vet", "-composites=false", "./...")
-	for _, line := range lines(out) {
-		if compileError.MatchString(line) || strings.Contains(line, "no required module provides package") || strings.Contains(line, "does not contain package") {
-			all = append(all, line)
-		}
+	list := l.goes(ctx, ".", "list", "-e", "-deps", "-test", "-json=ImportPath,Dir,GoFiles,CgoFiles,ImportMap,Module,Error", "./...")
+	all, err := typeErrors(strings.NewReader(list))
+	if err != nil {
+		all = append(all, err.Error())
+	}
+	for i, line := range all {
+		all[i] = strings.TrimPrefix(line, l.dir+"/")
 	}
 	slices.Sort(all)
+	// A package and the same package with its tests have the same errors.
 	all = slices.Compact(all)
 	l.report("compile errors", all)
 	files := map[string]bool{}

@@ -145,7 +145,8 @@ func (r *runner) profile(ctx context.Context, p profile, wanted func(name string
 	}
 	var objects []map[string]any
 	for i, c := range cases {
-		ns := fmt.Sprintf("plugin-%03d", i)
+		// The profiles without flags share servers.
+		ns := fmt.Sprintf("plugin-%s-%03d", p.name, i)
 		if cases[i], err = c.with(ns, values); err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}

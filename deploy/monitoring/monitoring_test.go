@@ -18,14 +18,13 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/initialization"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
-	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // expression is a query as written in a file.
@@ -168,13 +167,15 @@ func TestTheAlertsAreListed(t *testing.T) {
 // TestQueriesAskForWhatThereIs proves that every metric, label and value in the
 // dashboard and in the alerts is served by a server under traffic (S10).
 func TestQueriesAskForWhatThereIs(t *testing.T) {
-	s := inside.Start(t, server.Options{InitializerTimeout: 2 * time.Second, BackupSchedule: "@yearly"})
+	s := harness.Start(t, "--initializer-timeout", "2s", "--backup-schedule", "@yearly")
 	h := s.HTTP(t, nil)
 	drive(t, h)
 	queries := slices.DeleteFunc(append(dashboards(t), alerts(t)...), ofAgent)
 	// Events outside of requests, such as timeouts, are measured a little later.
 	harness.Eventually(t, "all is measured", func() error {
-		metrics := read(string(h.Get("/metrics").Raw))
+		own := httptest.NewRecorder()
+		legacyregistry.Handler().ServeHTTP(own, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		metrics := read(string(h.Get("/metrics").Raw) + own.Body.String())
 		var missing []error
 		for _, e := range queries {
 			for _, problem := range metrics.missing(e.expr, e.labels...) {
@@ -251,7 +252,7 @@ func drive(t *testing.T, h *harness.HTTP) {
 	patch("refused", `{"result":{"status":"Failure","message":"no"}}`)
 	h.Must(http.StatusCreated, "POST", secrets, named("late"))
 
-	// The test itself counts the events that take minutes or need a broken etcd.
+	// The test itself counts the events that take minutes or need a broken etcd, in its own process.
 	initialization.Count(initialization.Event{
 		Kind: initialization.Repaired, Resource: schema.GroupResource{Resource: "secrets"}, Initializer: "waits.monitoring.example.com",
 	})

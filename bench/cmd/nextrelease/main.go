@@ -212,6 +212,10 @@ func (l *lane) modules(ctx context.Context, module string) error {
 			continue
 		}
 		args = append(args, "-require="+r.Path+"@"+to)
+		if !l.newer {
+			// A module that requires a later version would win.
+			args = append(args, "-replace="+r.Path+"="+r.Path+"@"+to)
+		}
 		wanted[r.Path] = to
 	}
 	language, err := l.language(ctx, dir)
@@ -231,7 +235,7 @@ func (l *lane) modules(ctx context.Context, module string) error {
 	}
 	for _, line := range lines(all) {
 		name, chosen, _ := strings.Cut(line, " ")
-		if to := wanted[name]; to != "" && chosen != to {
+		if to := wanted[name]; to != "" && !strings.HasSuffix(chosen, to) {
 			fmt.Printf("%s is %s and not %s: another module requires it\n", name, chosen, to)
 		}
 	}

@@ -93,7 +93,7 @@ type kubeAPIServer struct {
 
 // kubeAPIServer starts a kube-apiserver and evaluates a set on it.
 func (a asked) kubeAPIServer(ctx context.Context, s *set, dir string) (_ map[string]answer, _ map[string]schemaVerdict, _ really, err error) {
-	server, err := peer.Start(ctx, a.binaries, peer.KubeAPIServer, filepath.Join(dir, "kube-apiserver"), append(a.flags, "--service-cluster-ip-range=10.96.0.0/12")...)
+	server, err := peer.Start(ctx, a.binaries, peer.KubeAPIServer, filepath.Join(dir, "kube-apiserver"), "--service-cluster-ip-range=10.96.0.0/12")
 	if err != nil {
 		return nil, nil, nil, err
 	}

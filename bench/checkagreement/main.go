@@ -38,7 +38,7 @@ func main() {
 	gatehouse := flag.String("gatehouse", "", "`program` to use instead of building gatehouse")
 	only := flag.String("run", "", "only the sets that match this `regexp`")
 	keep := flag.String("keep", "", "`directory` for the manifests of each set (default: a temporary one)")
-	release := flag.String("kubernetes-version", "", "`release` that gatehouse check judges as; kube-apiserver is a real one of 1.35, and emulates another release")
+	release := flag.String("kubernetes-version", "", "`release` that gatehouse check emulates, such as 1.35; kube-apiserver is a real one of that release")
 	flag.Parse()
 	if err := run(ctx, *binaries, *gatehouse, *only, *keep, *release, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "checkagreement:", err)
@@ -65,15 +65,14 @@ func run(ctx context.Context, binaries, gatehouse, only, keep, release string, d
 		}
 	}
 	a := asked{binaries: b, release: release}
-	switch release {
-	case "":
-	case peer.OldMinor:
-		if a.binaries.KubeAPIServer, err = peer.BuildOld(ctx, ".", binaries); err != nil {
+	if release != "" {
+		r, err := peer.ReleaseOf(release)
+		if err != nil {
 			return err
 		}
-		a.real = true
-	default:
-		a.flags = []string{"--emulated-version=" + release}
+		if a.binaries.KubeAPIServer, err = peer.BuildRelease(ctx, ".", binaries, r); err != nil {
+			return err
+		}
 	}
 	if keep == "" {
 		if keep, err = os.MkdirTemp("", "checkagreement-"); err != nil {
@@ -105,7 +104,7 @@ func run(ctx context.Context, binaries, gatehouse, only, keep, release string, d
 	fmt.Println()
 	sum.print(os.Stdout, "all")
 	// The messages of a real older release may differ.
-	if sum.falsePasses+sum.falseFailures > 0 || sum.worded > 0 && !a.real {
+	if sum.falsePasses+sum.falseFailures > 0 || sum.worded > 0 && release == "" {
 		failures = append(failures, errDifferent)
 	}
 	return errors.Join(failures...)
@@ -114,12 +113,8 @@ func run(ctx context.Context, binaries, gatehouse, only, keep, release string, d
 // asked contains the programs to compare.
 type asked struct {
 	binaries peer.Binaries
-	// release is the release that gatehouse check emulates; empty for its own. real reports whether kube-apiserver is
-	// a build of that release.
+	// release is the release that gatehouse check emulates; empty for its own.
 	release string
-	real    bool
-	// flags are additional flags of kube-apiserver.
-	flags []string
 }
 
 // answer is the result of one side for an object.

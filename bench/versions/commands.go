@@ -16,13 +16,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/gatehouse-dev/gatehouse/bench/internal/fieldrequests"
 )
 
 // commands evaluate the objects of requests with commands of Gatehouse that emulate a release.
 type commands struct {
 	w                       io.Writer
 	gatehouse, release, dir string
-	requests                []asked
+	requests                []fieldrequests.Request
 	// real are the answers of a real server of the release.
 	real []answered
 }
@@ -42,7 +44,7 @@ func (c *commands) compare(name string, found map[int]answered) int {
 		default:
 			continue
 		}
-		fmt.Fprintf(c.w, "%s of %s: %s\n    real %s: %d %s\n    %s: %s\n", kind, name, c.requests[i].title, c.release, c.real[i].code, c.real[i].text, name, found[i].text)
+		fmt.Fprintf(c.w, "%s of %s: %s\n    real %s: %d %s\n    %s: %s\n", kind, name, c.requests[i].Title, c.release, c.real[i].code, c.real[i].text, name, found[i].text)
 	}
 	fmt.Fprintf(c.w, "%s: %s judged %d of %d objects; %d false passes, %d false failures\n", c.release, name, len(found), len(c.requests), passes, failures)
 	return passes + failures
@@ -95,7 +97,7 @@ func judged(rejected bool, text string) answered {
 }
 
 func (c *commands) check(ctx context.Context, _ *rest.Config) (map[int]answered, error) {
-	dir, err := c.write("check", func(i int) any { return c.requests[i].object })
+	dir, err := c.write("check", func(i int) any { return c.requests[i].Object })
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +123,7 @@ func (c *commands) check(ctx context.Context, _ *rest.Config) (map[int]answered,
 func (c *commands) test(ctx context.Context, _ *rest.Config) (map[int]answered, error) {
 	dir, err := c.write("test", func(i int) any {
 		return map[string]any{"apiVersion": "gatehouse.dev/v1alpha1", "kind": "AdmissionTests", "tests": []any{map[string]any{
-			"name": fmt.Sprint(i), "request": map[string]any{"object": c.requests[i].object}, "expect": map[string]any{"allowed": true},
+			"name": fmt.Sprint(i), "request": map[string]any{"object": c.requests[i].Object}, "expect": map[string]any{"allowed": true},
 		}}}
 	})
 	if err != nil {
@@ -167,7 +169,7 @@ const many = 100
 // explain explains the requests with the real server. A request that cannot be explained counts as a rejection, with
 // the reason as text.
 func (c *commands) explain(ctx context.Context, real *rest.Config) (map[int]answered, error) {
-	dir, err := c.write("explain", func(i int) any { return c.requests[i].object })
+	dir, err := c.write("explain", func(i int) any { return c.requests[i].Object })
 	if err != nil {
 		return nil, err
 	}

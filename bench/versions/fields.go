@@ -16,13 +16,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// types are the versions of the modules with the types of the releases, the oldest first. Patch releases do not add
-// fields.
-var types = []struct{ release, version string }{
-	{"1.34", "v0.34.2"}, {"1.35", "v0.35.4"}, {"1.36", "v0.36.3"}, {"1.37", "v0.37.1"},
-}
+// types are the releases with the types, the oldest first. Patch releases do not add fields.
+var types = peer.Releases
 
 // definitions is the module with the types of CRDs.
 const definitions = "k8s.io/apiextensions-apiserver"
@@ -34,20 +33,20 @@ func writeFields(ctx context.Context, path string) error {
 	var names []string
 	has := make([]map[string]map[string]bool, len(types))
 	for i, t := range types {
-		names = append(names, t.release)
-		dir, err := moduleDir(ctx, "k8s.io/api@"+t.version)
+		names = append(names, t.Minor)
+		dir, err := moduleDir(ctx, "k8s.io/api@"+t.Libraries())
 		if err != nil {
 			return err
 		}
 		if has[i], err = structsIn(dir); err != nil {
-			return fmt.Errorf("k8s.io/api@%s: %w", t.version, err)
+			return fmt.Errorf("k8s.io/api@%s: %w", t.Libraries(), err)
 		}
-		if dir, err = moduleDir(ctx, definitions+"@"+t.version); err != nil {
+		if dir, err = moduleDir(ctx, definitions+"@"+t.Libraries()); err != nil {
 			return err
 		}
 		defined, err := structsIn(filepath.Join(dir, "pkg/apis/apiextensions/v1"))
 		if err != nil {
-			return fmt.Errorf("%s@%s: %w", definitions, t.version, err)
+			return fmt.Errorf("%s@%s: %w", definitions, t.Libraries(), err)
 		}
 		for name, fields := range defined {
 			has[i][definitions+"/pkg/apis/apiextensions/v1"+strings.TrimPrefix(name, ".")] = fields
@@ -63,12 +62,12 @@ func writeFields(ctx context.Context, path string) error {
 			}
 			for field := range fields {
 				if !before[field] {
-					lines = append(lines, fmt.Sprintf("%s %s +%s", name, field, types[i].release))
+					lines = append(lines, fmt.Sprintf("%s %s +%s", name, field, types[i].Minor))
 				}
 			}
 			for field := range before {
 				if !fields[field] {
-					lines = append(lines, fmt.Sprintf("%s %s -%s", name, field, types[i].release))
+					lines = append(lines, fmt.Sprintf("%s %s -%s", name, field, types[i].Minor))
 				}
 			}
 		}

@@ -35,7 +35,7 @@ func main() {
 	page := flag.String("page", "results/versions.md", "`file` whose generated part is written")
 	fields := flag.String("fields", "../internal/kit/emulation/fields.txt", "`file` with the fields in which releases differ, which is written")
 	release := flag.String("release", "", "only compare Gatehouse as this `release` with -real, by requests of each field and function")
-	real := flag.String("real", "", "`program` of a real kube-apiserver of -release")
+	real := flag.String("real", "", "`program` of a real kube-apiserver of -release (default: built in minutes, and kept)")
 	only := flag.Bool("only-fields", false, "write the fields only, and ask no server")
 	flag.Parse()
 	if *release != "" {
@@ -69,6 +69,15 @@ func compareWith(ctx context.Context, binaries, release, real string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	if real == "" {
+		r, err := peer.ReleaseOf(release)
+		if err != nil {
+			return err
+		}
+		if real, err = peer.BuildRelease(ctx, ".", binaries, r); err != nil {
+			return err
+		}
+	}
 	return compareRequests(ctx, os.Stdout, b, release, real, dir)
 }
 
@@ -89,7 +98,11 @@ func run(ctx context.Context, binaries, page string) (err error) {
 		return err
 	}
 	old := b
-	if old.KubeAPIServer, err = peer.BuildOld(ctx, ".", binaries); err != nil {
+	covered, err := peer.ReleaseOf("1.35")
+	if err != nil {
+		return err
+	}
+	if old.KubeAPIServer, err = peer.BuildRelease(ctx, ".", binaries, covered); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "versions-")
@@ -105,14 +118,14 @@ func run(ctx context.Context, binaries, page string) (err error) {
 	}
 	real, err := ask(ctx, old, peer.KubeAPIServer, filepath.Join(dir, "real"))
 	if err != nil {
-		return fmt.Errorf("kube-apiserver %s: %w", peer.OldRelease, err)
+		return fmt.Errorf("kube-apiserver %s: %w", covered.Version, err)
 	}
 	var text strings.Builder
 	differ(&text, found)
 	if err := judgeInputs(ctx, &text, b, dir); err != nil {
 		return err
 	}
-	uncovered(&text, found[peer.OldMinor], real)
+	uncovered(&text, covered, found[covered.Minor], real)
 	return replace(page, text.String())
 }
 

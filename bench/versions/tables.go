@@ -71,8 +71,8 @@ func differ(w io.Writer, found map[string]*facts) {
 }
 
 // uncovered writes the differences between the real and the emulated release.
-func uncovered(w io.Writer, emulated, real *facts) {
-	fmt.Fprintf(w, "\n### What emulation does not cover\n\nFound by comparing a real kube-apiserver %s with Gatehouse as %s. Both have the same feature gates on where they\nhave them, except for the listed gates.\n", peer.OldRelease, peer.OldMinor)
+func uncovered(w io.Writer, release peer.Release, emulated, real *facts) {
+	fmt.Fprintf(w, "\n### What emulation does not cover\n\nFound by comparing a real kube-apiserver %s with Gatehouse as %s. Both have the same feature gates on where they\nhave them, except for the listed gates.\n", release.Version, release.Minor)
 	list := func(title string, one, other map[string]bool) {
 		missing := lacking(one, other)
 		if len(missing) == 0 {

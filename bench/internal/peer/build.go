@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // Binaries are the paths of the programs.
@@ -30,9 +31,6 @@ func directory(dir string) (string, error) {
 	return filepath.Join(cache, "gatehouse-bench"), nil
 }
 
-// stamp sets the version that kube-apiserver reports, as in a release.
-const stamp = "-X k8s.io/component-base/version.gitVersion=v1.37.2 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37"
-
 // withoutPlugins excludes Go plugins from the kustomize in kubectl, as in releases.
 const withoutPlugins = "kustomize_disable_go_plugin_support"
 
@@ -54,7 +52,7 @@ func Build(ctx context.Context, module, dir string) (Binaries, error) {
 		Webhook:       filepath.Join(dir, "webhook"),
 	}
 	programs := []program{
-		{b.KubeAPIServer, module, "./cmd/kube-apiserver", stamp, true},
+		{b.KubeAPIServer, module, "./cmd/kube-apiserver", own().stamp(), true},
 		{b.Etcd, module, "./cmd/etcd", "", true},
 		{b.Webhook, module, "./cmd/webhook", "", false},
 	}
@@ -110,7 +108,7 @@ func BuildAssets(ctx context.Context, module, dir string) (Assets, error) {
 	}
 	server, gatehouse := filepath.Join(dir, "kube-apiserver"), filepath.Join(dir, "gatehouse")
 	err = buildAll(ctx, []program{
-		{server, module, "./cmd/kube-apiserver", stamp, true},
+		{server, module, "./cmd/kube-apiserver", own().stamp(), true},
 		{filepath.Join(a.Real, "etcd"), module, "./cmd/etcdmain", "", true},
 		{gatehouse, filepath.Dir(module), "./cmd/gatehouse", "", false},
 	})
@@ -133,8 +131,9 @@ func BuildWebhook(ctx context.Context, module, dir string) (string, error) {
 	return path, build(ctx, module, "./cmd/webhook", path, "")
 }
 
-func build(ctx context.Context, module, pkg, path, ldflags string) error {
-	cmd := exec.CommandContext(ctx, "nice", "-n", "15", "go", "build", "-tags", withoutPlugins, "-ldflags", ldflags, "-o", path, pkg)
+func build(ctx context.Context, module, pkg, path, ldflags string, flags ...string) error {
+	args := slices.Concat([]string{"-n", "15", "go", "build", "-tags", withoutPlugins, "-ldflags", ldflags, "-o", path}, flags, []string{pkg})
+	cmd := exec.CommandContext(ctx, "nice", args...)
 	cmd.Dir = module
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", pkg, err, out)

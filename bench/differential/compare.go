@@ -130,8 +130,13 @@ func text(v any) string {
 type difference struct {
 	// Case and Step identify the request, Path the place in the answer.
 	Case, Step, Path string
-	// Kube and Gatehouse are the values; nil means that there is no value.
+	// Kube and Gatehouse are the values; nil means that there is no value. If releases are compared, they are the values
+	// of the older and the newer one.
 	Kube, Gatehouse any
+	// Newer is the index of the newer release, and Codes has the codes of both answers. They are zero if no releases
+	// are compared.
+	Newer int
+	Codes [2]int
 }
 
 // compare lists the differences between two answers.

@@ -11,6 +11,10 @@
 // With --webhooks, both servers are kube-apiservers: the first runs its built-in admission plugins, the second calls
 // the same plugins as webhooks of gatehouse webhook. webhooks.yaml lists the known differences.
 //
+// With --releases, it compares real kube-apiservers of successive releases with each other, and Gatehouse as these
+// releases with each other; releases.go groups the differences. A further source of requests are the fields of all kinds
+// and the CEL functions.
+//
 // known.yaml lists the known differences and their reasons; bench/results/compatibility.md is generated from it. If
 // there is any other difference, the program exits with code 1.
 package main

@@ -34,7 +34,16 @@ func main() {
 	objects := flag.String("objects", "", "write the objects of the cases to this `directory` as manifests, and send no request")
 	release := flag.String("emulated-version", "", "`release` that both servers emulate, such as 1.35; the expectations of the cases do not count then, only differences of the servers")
 	shared := flag.Bool("shared", false, "compare servers that emulate the release with servers of a newer release on the same etcd: downgrades, and writes by turns")
+	releases := flag.String("releases", "", "compare real servers of successive releases with each other, and emulated ones with each other, and write the differences to this `file`, in Markdown")
+	realFrom := flag.String("real-from", peer.Releases[0].Minor, "with --releases, the oldest `release` with a real server; the newest release means none")
 	flag.Parse()
+	if *releases != "" {
+		if err := compareReleases(ctx, *binaries, *only, *releases, *realFrom); err != nil {
+			fmt.Fprintln(os.Stderr, "differential:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *objects != "" {
 		if err := writeObjects(*objects); err != nil {
 			fmt.Fprintln(os.Stderr, "differential:", err)
@@ -105,6 +114,10 @@ type runner struct {
 	tally tally
 	// unsettled are the paths of objects for which the runner does not wait any more.
 	unsettled map[string]bool
+	// served are the resources of each of the neighbouring releases.
+	served []map[string]bool
+	// lacking are the cases with an object that one of two neighbouring releases does not accept.
+	lacking map[lack]bool
 }
 
 // everything compares kube-apiserver with gatehouse in all cases.
@@ -171,7 +184,7 @@ func (r *runner) run(ctx context.Context, name string, steps []step) error {
 			st.expect, st.async = nil, false
 		}
 		differences, err := r.step(ctx, st)
-		if errors.Is(err, errUnexpected) && r.lab.release != "" {
+		if errors.Is(err, errUnexpected) && r.lab.tolerant() {
 			otherwise, err = true, nil
 			r.tally.otherwise = append(r.tally.otherwise, name+": "+st.name)
 		} else if errors.Is(err, errUnexpected) {
@@ -185,16 +198,24 @@ func (r *runner) run(ctx context.Context, name string, steps []step) error {
 		if len(differences) == 0 {
 			r.tally.same++
 		}
-		for _, d := range differences {
-			d.Case, d.Step = name, st.name
-			if k := explain(r.tally.known, d, r.lab.release != ""); k != nil {
-				k.seen++
-			} else {
-				r.tally.unknown = append(r.tally.unknown, d)
-			}
-		}
+		r.note(differences, name, st.name, st.path)
 	}
 	return nil
+}
+
+// note adds the differences between the answers to a request about a path.
+func (r *runner) note(differences []difference, name, step, path string) {
+	for _, d := range differences {
+		d.Case, d.Step = name, step
+		if r.leftOut(d, path) {
+			continue
+		}
+		if k := explain(r.tally.known, d, r.lab.release != ""); k != nil {
+			k.seen++
+		} else {
+			r.tally.unknown = append(r.tally.unknown, d)
+		}
+	}
 }
 
 // step sends a step to both servers. If controllers of the servers change the object, it repeats the read until the
@@ -209,22 +230,33 @@ func (r *runner) step(ctx context.Context, st step) ([]difference, error) {
 		r.unsettled[st.settled] = len(differences) > 0
 	}
 	deadline := time.Now().Add(settle)
-	if st.expect != nil && r.lab.release == "" {
+	if st.expect != nil && !r.lab.tolerant() {
 		deadline = time.Now().Add(expected)
 	}
 	for {
-		var answers [2]answer
+		answers := make([]answer, len(r.sessions()))
 		for i, s := range r.sessions() {
 			var err error
 			if answers[i], err = s.do(ctx, st); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 				return nil, err
 			}
 		}
-		unexpected := st.expect.met(answers[0])
 		var differences []difference
-		if r.gatehouse != nil {
+		var unexpected error
+		switch {
+		case r.neighbours != nil:
+			for i := 1; i < len(answers); i++ {
+				differences = append(differences, between(i, answers[i-1], answers[i])...)
+			}
+			newest := answers[len(answers)-1]
+			if unexpected = st.expect.met(newest); st.decided != nil {
+				unexpected = st.decided.met(newest)
+			}
+		case r.gatehouse != nil:
 			differences = compare(answers[0], answers[1])
-			unexpected = errors.Join(unexpected, st.decided.met(answers[1]))
+			unexpected = errors.Join(st.expect.met(answers[0]), st.decided.met(answers[1]))
+		default:
+			unexpected = st.expect.met(answers[0])
 		}
 		if agreed := len(differences) == 0 && unexpected == nil; agreed || !st.async || r.unsettled[st.settled] ||
 			(st.method != http.MethodGet && st.expect == nil) || time.Now().After(deadline) {

@@ -316,8 +316,8 @@ func (r *runner) forget(ctx context.Context, c policyCase) error {
 	return nil
 }
 
-// create creates the objects of a case on both servers. If an emulated release does not accept an object, both
-// servers must reject it.
+// create creates the objects of a case on all servers. If an emulated or older release does not accept an object, the
+// answers are compared: both servers must reject it.
 func (r *runner) create(ctx context.Context, name string, objects []map[string]any) error {
 	refused := map[int]answer{}
 	for at, s := range r.sessions() {
@@ -329,18 +329,14 @@ func (r *runner) create(ctx context.Context, name string, objects []map[string]a
 				}
 				last = answer{}
 			}
-			if at == 0 {
-				refused[i] = last
-				continue
-			}
-			for _, d := range compare(refused[i], last) {
-				d.Case, d.Step = name, fmt.Sprintf("creating %s %s", object["kind"], nameOf(object))
-				if k := explain(r.tally.known, d, r.lab.release != ""); k != nil {
-					k.seen++
-				} else {
-					r.tally.unknown = append(r.tally.unknown, d)
+			if at > 0 {
+				differences := compare(refused[i], last)
+				if r.neighbours != nil {
+					differences = between(at, refused[i], last)
 				}
+				r.note(differences, name, fmt.Sprintf("creating %s %s", object["kind"], nameOf(object)), collectionOf(object))
 			}
+			refused[i] = last
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
@@ -18,17 +19,33 @@ type lab struct {
 	upstream bool
 	// release is the release that both servers emulate; empty for none.
 	release string
-	started int
+	// neighbours are the releases to compare with each other, the oldest first.
+	neighbours []neighbour
+	started    int
 }
 
-// pair is a kube-apiserver and a gatehouse. gatehouse is nil if only kube-apiserver runs.
+// neighbour is a release, and its kube-apiserver. If program is empty, Gatehouse emulates the release.
+type neighbour struct {
+	peer.Release
+	program string
+}
+
+// tolerant reports whether the servers may lack features of the cases.
+func (l *lab) tolerant() bool { return l.release != "" || l.neighbours != nil }
+
+// pair is a kube-apiserver and a gatehouse. gatehouse is nil if only kube-apiserver runs. If releases are compared,
+// neighbours has the servers, the oldest first, and the other fields are nil.
 type pair struct {
 	kube, gatehouse *session
+	neighbours      []*session
 	stops           []func() error
 }
 
 func (p *pair) sessions() []*session {
-	if p.gatehouse == nil {
+	switch {
+	case p.neighbours != nil:
+		return p.neighbours
+	case p.gatehouse == nil:
 		return []*session{p.kube}
 	}
 	return []*session{p.kube, p.gatehouse}
@@ -53,21 +70,15 @@ func (l *lab) start(ctx context.Context, before func(*session) error, flags ...s
 		}
 	}()
 	l.started++
+	if l.neighbours != nil {
+		return p, l.startNeighbours(ctx, p, before, flags)
+	}
 	for _, kind := range []peer.Kind{peer.KubeAPIServer, peer.Gatehouse} {
 		if l.upstream && kind != peer.KubeAPIServer {
 			continue
 		}
 		dir := filepath.Join(l.dir, fmt.Sprintf("%s-%d", kind, l.started))
-		if before != nil {
-			s, stop, err := l.one(ctx, kind, dir)
-			if err != nil {
-				return nil, err
-			}
-			if err := errors.Join(before(s), stop()); err != nil {
-				return nil, err
-			}
-		}
-		s, stop, err := l.one(ctx, kind, dir, flags...)
+		s, stop, err := l.prepared(ctx, kind, dir, before, flags...)
 		if err != nil {
 			return nil, err
 		}
@@ -79,6 +90,39 @@ func (l *lab) start(ctx context.Context, before func(*session) error, flags ...s
 		}
 	}
 	return p, nil
+}
+
+// prepared starts a server with additional flags, after a server without them that before used.
+func (l *lab) prepared(ctx context.Context, kind peer.Kind, dir string, before func(*session) error, flags ...string) (*session, func() error, error) {
+	if before != nil {
+		s, stop, err := l.one(ctx, kind, dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := errors.Join(before(s), stop()); err != nil {
+			return nil, nil, err
+		}
+	}
+	return l.one(ctx, kind, dir, flags...)
+}
+
+// startNeighbours adds a server of each release to p.
+func (l *lab) startNeighbours(ctx context.Context, p *pair, before func(*session) error, flags []string) error {
+	for _, n := range l.neighbours {
+		one, kind, all := *l, peer.KubeAPIServer, flags
+		one.binaries.KubeAPIServer = n.program
+		if n.program == "" {
+			kind, all = peer.Gatehouse, append(slices.Clone(flags), "--emulated-version="+n.Minor, "--later-fields=reject")
+		}
+		dir := filepath.Join(l.dir, fmt.Sprintf("%s-%s-%d", kind, n.Minor, l.started))
+		s, stop, err := one.prepared(ctx, kind, dir, before, all...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", n.Minor, err)
+		}
+		p.stops = append(p.stops, stop)
+		p.neighbours = append(p.neighbours, s)
+	}
+	return nil
 }
 
 // emulating returns the flags that make a server emulate the release. Without the additional flags, Gatehouse follows
@@ -129,6 +173,6 @@ func (l *lab) one(ctx context.Context, kind peer.Kind, dir string, flags ...stri
 	if err != nil {
 		return nil, nil, errors.Join(err, stop())
 	}
-	s.emulates = l.release != ""
+	s.emulates = l.tolerant()
 	return s, stop, nil
 }

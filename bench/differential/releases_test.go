@@ -1,0 +1,62 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestChangesHaveTheirEffect(t *testing.T) {
+	status := func(code int, message string) answer {
+		return answer{Code: code, ContentType: jsonType, Body: map[string]any{"kind": "Status", "message": message, "details": map[string]any{"causes": []any{message}}}}
+	}
+	object := func(value string, warnings ...string) answer {
+		return answer{Code: 201, ContentType: jsonType, Warnings: warnings, Body: map[string]any{
+			"kind": "Pod", "spec": map[string]any{"list": []any{map[string]any{"field": value}}},
+		}}
+	}
+	for _, c := range []struct {
+		name         string
+		older, newer answer
+		effect       effect
+		text         string
+	}{
+		{"a rejection", object("a"), status(422, "no"), refused, "201 to 422 no"},
+		{"no rejection any more", status(403, "no"), object("a"), accepted, "403 no to 201"},
+		{"another code of a rejection", status(500, "no"), status(400, "not"), coded, "500 no to 400 not"},
+		{"an object created before the requests", answer{}, status(422, "no"), refused, "201 to 422 no"},
+		{"a new warning", object("a", "old"), object("a", "old", "new"), warned, "new: new"},
+		{"a warning that is gone", object("a", "old"), object("a"), warned, "gone: old"},
+		{"a field, without its index", object("a"), object("b"), field, "spec.list[].field: a to b"},
+		{"a message, without its repetition in the details", status(422, "case-001"), status(422, "no"), worded, "case-N to no"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			differences := between(1, c.older, c.newer)
+			for i := range differences {
+				differences[i].Case, differences[i].Step = "case", "step"
+			}
+			want := []change{{c.effect, 1, "case: step", c.text}}
+			if diff := cmp.Diff(want, changesOf(differences), cmp.AllowUnexported(change{})); diff != "" {
+				t.Errorf("changes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestResourcesOfPaths(t *testing.T) {
+	for path, want := range map[string][]string{
+		"/api/v1/namespaces/a/pods?dryRun=All":     {"v1 pods"},
+		"/api/v1/namespaces/a/pods/b/resize":       {"v1 pods", "v1 pods/resize"},
+		"/api/v1/namespaces/a":                     {"v1 namespaces"},
+		"/api/v1/namespaces/a/status":              {"v1 namespaces", "v1 namespaces/status"},
+		"/apis/storage.k8s.io/v1/storageclasses/a": {"storage.k8s.io/v1 storageclasses"},
+		"/apis/apps/v1/namespaces/a/deployments":   {"apps/v1 deployments"},
+		"/apis/apps/v1":                            nil,
+		"/version":                                 nil,
+	} {
+		if got := resourcesOf(path); !slices.Equal(got, want) {
+			t.Errorf("resources of %s: got %q, want %q", path, got, want)
+		}
+	}
+}

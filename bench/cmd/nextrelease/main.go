@@ -292,8 +292,9 @@ func (l *lane) compile(ctx context.Context) bool {
 	all = slices.Compact(all)
 	l.report("compile errors", all)
 	files := map[string]bool{}
-	for _, line := range all {
-		if m := compileError.FindStringSubmatch(line); m != nil {
+	for _, text := range all {
+		first, _, _ := strings.Cut(text, "\n")
+		if m := compileError.FindStringSubmatch(first); m != nil {
 			files[path.Clean(m[1])] = true
 		}
 	}

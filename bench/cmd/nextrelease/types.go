@@ -41,7 +41,9 @@ func typeErrors(list io.Reader) ([]string, error) {
 		}
 		own := p.Module != nil && p.Module.Main
 		report := func(err error) {
-			if own {
+			// An error that begins with a tab continues the one before.
+			wrong, ok := errors.AsType[types.Error](err)
+			if own && !(ok && strings.HasPrefix(wrong.Msg, "\t")) {
 				found = append(found, err.Error())
 			}
 		}

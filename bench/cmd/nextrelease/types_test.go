@@ -18,7 +18,7 @@ func TestTypeErrorsAreThoseOfTheMainModule(t *testing.T) {
 		text string
 	}{
 		{listed{ImportPath: "library"}, "package library\n\nfunc F() int { return undefined }\n\nvar broken missing\n"},
-		{listed{ImportPath: "ours", Module: main, ImportMap: map[string]string{"vendored": "library"}}, "package ours\n\nimport \"vendored\"\n\nvar text string = library.F()\n"},
+		{listed{ImportPath: "ours", Module: main, ImportMap: map[string]string{"vendored": "library"}}, "package ours\n\nimport \"vendored\"\n\nvar text string = library.F()\n\nvar text int\n"},
 		{listed{ImportPath: "ours [ours.test]", Module: main}, "package ours\n\nimport \"gone\"\n\nvar _ = gone.X\n"},
 	} {
 		p.Dir, p.GoFiles = filepath.Join(dir, p.ImportPath), []string{"file.go"}
@@ -40,6 +40,7 @@ func TestTypeErrorsAreThoseOfTheMainModule(t *testing.T) {
 		found[i] = strings.TrimPrefix(found[i], dir+"/")
 	}
 	want := []string{
+		"ours/file.go:7:5: text redeclared in this block",
 		"ours/file.go:5:19: cannot use library.F() (value of type int) as string value in variable declaration",
 		`ours [ours.test]/file.go:3:8: could not import gone (there is no package gone)`,
 	}

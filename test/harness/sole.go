@@ -28,8 +28,8 @@ var soles struct {
 }
 
 // Sole returns a server with the flags of Shared and the given flags of serve, for tests whose registrations
-// affect the requests of other tests. One test uses it at a time, without the registrations, CRDs and
-// namespaces of tests before, and without their ConfigMaps, Secrets, pods and Deployments in default. After a
+// affect the requests of other tests. One test uses it at a time, without the registrations, CRDs,
+// cluster roles and namespaces of tests before, and without their ConfigMaps, Secrets, pods and Deployments in default. After a
 // failure the server is not used again. The subtests are not parallel: tests that wait for the server may hold
 // all places of parallel tests.
 func Sole(t testing.TB, flags ...string) *Server {
@@ -93,7 +93,10 @@ func (s *Server) clear(t testing.TB) {
 		}
 		return nil
 	})
+	// A role of a test before would let its users see what they must not.
+	const made = "?labelSelector=!kubernetes.io/bootstrapping"
 	for _, path := range []string{
+		"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings" + made, "/apis/rbac.authorization.k8s.io/v1/clusterroles" + made,
 		"/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/secrets", "/api/v1/namespaces/default/pods?gracePeriodSeconds=0",
 		"/apis/apps/v1/namespaces/default/deployments", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 	} {

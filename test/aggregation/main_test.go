@@ -2,8 +2,6 @@ package aggregation
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -100,15 +98,4 @@ func (s *sample) stop(t *testing.T) {
 	_ = s.process.Process.Kill()
 	_ = s.process.Wait()
 	s.process = nil
-}
-
-// freePort returns an unused port.
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
 }

@@ -40,7 +40,7 @@ func published(t *testing.T, h *harness.HTTP) (data map[string]string, authoriti
 func TestServersShareTheFrontProxyAuthority(t *testing.T) {
 	speed.Long(t)
 	t.Parallel()
-	etcd, port := harness.StartEtcd(t), freePort(t)
+	etcd, port := harness.StartEtcd(t), harness.FreePort(t)
 	start := func() *harness.Server {
 		return harness.Start(t, "--etcd-servers", etcd.URL, "--service-address", "wardle/api=127.0.0.1:"+port)
 	}
@@ -102,7 +102,7 @@ func TestRotateTheFrontProxyCertificate(t *testing.T) {
 	speed.Long(t)
 	t.Parallel()
 	const section = "Certificates"
-	a, port := harness.NewAdministrator(t), freePort(t)
+	a, port := harness.NewAdministrator(t), harness.FreePort(t)
 	old, next := harness.NewAuthority(t, "old"), harness.NewAuthority(t, "new")
 	oldCert, oldKey := old.Pair(t, "front")
 	newCert, newKey := next.Pair(t, "front")

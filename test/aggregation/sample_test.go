@@ -66,7 +66,7 @@ func flunder(name string) string {
 // S22.18).
 func TestTheSampleServerRunsBehindGatehouse(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := harness.FreePort(t)
 	main := harness.Start(t, "--service-address", "wardle/api=127.0.0.1:"+port, "--controllers", "*")
 	kubectl := main.Kubectl(t, "wardle")
 	admin := main.HTTP(t, main.Admin)

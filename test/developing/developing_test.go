@@ -37,7 +37,7 @@ func TestFromNothingToAWebhookThatRejects(t *testing.T) {
 			if entries, err := os.ReadDir(dir); err != nil || len(entries) > 5 {
 				t.Errorf("%d files, %v", len(entries), err)
 			}
-			args := append([]string{"-f", "webhook.yaml", "--webhook-port", freePort(t), "--"}, command...)
+			args := append([]string{"-f", "webhook.yaml", "--webhook-port", harness.FreePort(t), "--"}, command...)
 			s := start(t, dir, "", nil, args...)
 			client := s.ready()
 			err := create(t.Context(), client, "nginx")
@@ -62,7 +62,7 @@ func TestFromNothingToAWebhookThatRejects(t *testing.T) {
 // and then the new program answers.
 func TestAChangeFailsNoRequest(t *testing.T) {
 	dir, command := initialized(t, "go")
-	s := start(t, dir, "", nil, append([]string{"-f", "webhook.yaml", "--webhook-port", freePort(t), "--"}, command...)...)
+	s := start(t, dir, "", nil, append([]string{"-f", "webhook.yaml", "--webhook-port", harness.FreePort(t), "--"}, command...)...)
 	client := s.ready()
 	var stop atomic.Bool
 	var made int
@@ -153,7 +153,7 @@ func TestThreeCommands(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	var out output
-	second := shell(strings.Replace(strings.Replace(commands[1], "&& ", "&& exec ", 1), " -- ", " --webhook-port "+freePort(t)+" -- ", 1))
+	second := shell(strings.Replace(strings.Replace(commands[1], "&& ", "&& exec ", 1), " -- ", " --webhook-port "+harness.FreePort(t)+" -- ", 1))
 	second.Stdout, second.Stderr = &out, &out
 	if err := second.Start(); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestCommonMistakes(t *testing.T) {
 	if _, err := selfsigned.Write(other, "other.example.com"); err != nil {
 		t.Fatal(err)
 	}
-	port := freePort(t)
+	port := harness.FreePort(t)
 	wants := map[string]string{
 		"http":        `hook/judge\.example\.com: .*\. API servers call webhooks by HTTPS only: serve TLS with tls\.crt and tls\.key of `,
 		"other name":  `hook/judge\.example\.com: .*\. (The certificate is for other names|The caBundle does not trust the certificate): serve TLS with`,
@@ -197,7 +197,7 @@ func TestCommonMistakes(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, t.TempDir(), manifest(""), []string{behaviour + "=" + how, "OTHER_CERT_DIR=" + other, "OTHER_PORT=" + port},
-				"-f", "-", "--webhook-port", freePort(t), "--watch", "*.nothing", "--", os.Args[0])
+				"-f", "-", "--webhook-port", harness.FreePort(t), "--watch", "*.nothing", "--", os.Args[0])
 			s.says(want)
 			s.end()
 		})
@@ -265,7 +265,7 @@ metadata: {name: any, namespace: hooks}
 ---
 `
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "all.yaml"), fmt.Sprintf(objects, freePort(t))+manifest(", caBundle: Cg=="))
+	write(t, filepath.Join(dir, "all.yaml"), fmt.Sprintf(objects, harness.FreePort(t))+manifest(", caBundle: Cg=="))
 	write(t, filepath.Join(dir, "kustomization.yaml"), "resources: [all.yaml]\n")
 	s := start(t, dir, "", []string{behaviour + "=right"}, "-k", ".", "-o", "text", "--watch", "*.nothing", "--", os.Args[0])
 	client := s.ready()
@@ -329,7 +329,7 @@ func TestChangedManifestsAreAppliedAgain(t *testing.T) {
 	write(t, filepath.Join(dir, "base", "kustomization.yaml"), "resources: [objects.yaml]\n")
 	write(t, filepath.Join(dir, "overlay", "kustomization.yaml"), "resources: [../base]\n")
 	write(t, hook, manifest(""))
-	s := start(t, dir, "", []string{behaviour + "=right"}, "-f", "hook.yaml", "-k", "overlay", "--webhook-port", freePort(t), "--watch", "*.nothing", "--", os.Args[0])
+	s := start(t, dir, "", []string{behaviour + "=right"}, "-f", "hook.yaml", "-k", "overlay", "--webhook-port", harness.FreePort(t), "--watch", "*.nothing", "--", os.Args[0])
 	client := s.ready()
 	s.says(`allowed  CREATE configmaps first in hooks`)
 	if err := create(t.Context(), client, "forbidden:1"); err == nil {
@@ -389,7 +389,7 @@ func TestChangedManifestsAreAppliedAgain(t *testing.T) {
 // S33.4: with -o jsonl, standard output contains only the traces of admitted and rejected requests.
 func TestTracesForPrograms(t *testing.T) {
 	s := start(t, t.TempDir(), manifest(""), []string{behaviour + "=right"},
-		"-f", "-", "-o", "jsonl", "--webhook-port", freePort(t), "--watch", "*.nothing", "--", os.Args[0])
+		"-f", "-", "-o", "jsonl", "--webhook-port", harness.FreePort(t), "--watch", "*.nothing", "--", os.Args[0])
 	client := s.ready()
 	if err := create(t.Context(), client, "forbidden:1"); err == nil {
 		t.Error("it was not rejected")
@@ -416,7 +416,7 @@ func TestKillsLeaveNothing(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv(kills)); err == nil {
 		times = n
 	}
-	port := freePort(t)
+	port := harness.FreePort(t)
 	temporary := t.TempDir()
 	args := []string{"-f", "-", "--webhook-port", port, "--watch", "*.nothing", "--", "sh", "-c", "sleep 1000 & " + os.Args[0] + " " + temporary + "; exit"}
 	env := []string{behaviour + "=child"}
@@ -553,7 +553,7 @@ spec:
   selector: {matchLabels: {app: other}}
   template: {metadata: {labels: {app: other}}, spec: {containers: [{name: other, image: "other:1"}]}}
 `
-	s := start(t, t.TempDir(), fmt.Sprintf(objects, freePort(t))+"---\n"+manifest(""), []string{behaviour + "=right"}, "-f", "-", "--fake-nodes", "1", "--watch", "*.nothing", "--", os.Args[0])
+	s := start(t, t.TempDir(), fmt.Sprintf(objects, harness.FreePort(t))+"---\n"+manifest(""), []string{behaviour + "=right"}, "-f", "-", "--fake-nodes", "1", "--watch", "*.nothing", "--", os.Args[0])
 	client := s.ready()
 	before := ownPod(t, client)
 	harness.Eventually(t, "the Deployment has a pod", func() error {

@@ -130,7 +130,7 @@ func (c *cluster) kubeconfig(t *testing.T, user string) string {
 func (c *cluster) live(t *testing.T, user string, args ...string) *session {
 	t.Helper()
 	s := &session{t: t, temporary: t.TempDir(), ended: make(chan error, 1)}
-	all := append([]string{"dev", "--live", "--kubeconfig", c.kubeconfig(t, user), "--context", "as", "--service", "hooks/judge", "--webhook-port", freePort(t), "--watch", "*.nothing"}, args...)
+	all := append([]string{"dev", "--live", "--kubeconfig", c.kubeconfig(t, user), "--context", "as", "--service", "hooks/judge", "--webhook-port", harness.FreePort(t), "--watch", "*.nothing"}, args...)
 	s.cmd = exec.Command(harness.Binary(t), append(all, "--", os.Args[0])...)
 	// Use files instead of pipes: the guard process outlives the command, and would keep a pipe open.
 	s.cmd.Dir, s.cmd.Env = t.TempDir(), append(os.Environ(), "TMPDIR="+s.temporary, behaviour+"=right")

@@ -28,7 +28,7 @@ func TestKeys(t *testing.T) {
 	}
 	s := &session{t: t, temporary: t.TempDir(), ended: make(chan error, 1)}
 	s.kubeconfig = filepath.Join(s.temporary, "kubeconfig")
-	s.cmd = exec.Command(harness.Binary(t), "dev", "-f", "-", "--kubeconfig-out", s.kubeconfig, "--webhook-port", freePort(t), "--watch", "*.nothing", "--", os.Args[0])
+	s.cmd = exec.Command(harness.Binary(t), "dev", "-f", "-", "--kubeconfig-out", s.kubeconfig, "--webhook-port", harness.FreePort(t), "--watch", "*.nothing", "--", os.Args[0])
 	s.cmd.Dir, s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = t.TempDir(), strings.NewReader(manifest("")), terminal, terminal
 	s.cmd.Env = append(os.Environ(), "TMPDIR="+s.temporary, behaviour+"=right", "TERM=xterm", "NO_COLOR=1")
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1}

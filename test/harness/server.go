@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -275,3 +276,22 @@ var shared = sync.OnceValues(func() (*Server, error) {
 	}
 	return s, nil
 })
+
+// FreePort returns an unused port for a program of the test. On Linux, no other process gets it before the test ends.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	port, release, err := reservePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	if port != "0" {
+		return port
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}

@@ -93,7 +93,7 @@ func (s *Server) clear(t testing.TB) {
 		}
 		return nil
 	})
-	// A role of a test before would let its users see what they must not.
+	// A role of an earlier test would give its users rights in this one.
 	const made = "?labelSelector=!kubernetes.io/bootstrapping"
 	for _, path := range []string{
 		"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings" + made, "/apis/rbac.authorization.k8s.io/v1/clusterroles" + made,

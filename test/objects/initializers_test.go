@@ -304,8 +304,8 @@ func TestInitializersShown(t *testing.T) {
 	}
 }
 
-// atOneRevision gets two paths until no write of another test came between them: the resourceVersion of a list is that of
-// the whole store.
+// atOneRevision gets two paths until no write of another test came between them: each write of the store moves the
+// resourceVersion of a list.
 func atOneRevision(h *harness.HTTP, path, other, accept string) (*harness.Response, *harness.Response) {
 	for {
 		before, of := h.Do("GET", path, "", "Accept", accept), h.Do("GET", other, "", "Accept", accept)

@@ -569,8 +569,7 @@ func (m *Member) keyAt(ctx context.Context, urls []string) (string, error) {
 }
 
 // askAbout asks the other members that this one has about a member that it does not have; nil if none of them has
-// it. The answer is cached for refusedFor: each message of an unknown leader asks, and one by one they would hold up
-// those that follow.
+// it. The answer is cached for refusedFor: each message of an unknown leader asks, and the questions run one by one.
 func (f *front) askAbout(ctx context.Context, e *embed.Etcd, id types.ID) *membership.Member {
 	f.dialing.Lock()
 	defer f.dialing.Unlock()

@@ -233,12 +233,15 @@ const places = "places"
 
 // tryPlaces decides whether programs find their files at the paths of their containers.
 func (s *session) tryPlaces() error {
+	if !slices.ContainsFunc(s.programs, func(p *program) bool { return p.container != nil }) {
+		return nil
+	}
 	root := filepath.Join(s.dir, places)
 	if err := os.Mkdir(root, 0o700); err != nil {
 		return err
 	}
 	err := subprocess.Places{Root: root}.Supports()
-	if s.placing = err == nil; !s.placing && slices.ContainsFunc(s.programs, func(p *program) bool { return p.container != nil }) {
+	if s.placing = err == nil; !s.placing {
 		s.sayOnce("Files are not at the paths of the container, since this system permits no mount namespace (%v): these paths are replaced where arguments, variables and files name them.", err)
 	}
 	return nil

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/boundstest"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // S27.10: every endpoint outside of the API, including the endpoints of k8s.io/apiserver, reads a bounded
 // body in a bounded time, for an unknown client and for the server itself, and has a response of a bounded
 // size.
 func TestEveryEndpointOutsideOfTheAPIIsBounded(t *testing.T) {
+	speed.Server(t)
 	s, err := New(Options{DataDir: t.TempDir(), Console: true, LatestLog: func() []byte { return nil }})
 	if err != nil {
 		t.Fatal(err)

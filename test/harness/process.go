@@ -20,7 +20,7 @@ const (
 	// StartTimeout is the time limit for a server to become ready on a busy machine.
 	StartTimeout = 3 * time.Minute
 	// StopTimeout is the time limit for a server to end after SIGTERM.
-	StopTimeout = 30 * time.Second
+	StopTimeout = 2 * time.Minute
 )
 
 // process is a server or an etcd in a separate process.

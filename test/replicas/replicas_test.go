@@ -398,7 +398,8 @@ func TestStoreAway(t *testing.T) {
 				}
 				return a, time.Since(began)
 			}
-			if a, _ := create(harness.Patience); a.code != http.StatusForbidden {
+			const patient = 30 * time.Second
+			if a, _ := create(patient); a.code != http.StatusForbidden {
 				t.Fatalf("before: %d %s", a.code, a.body)
 			}
 			// On a busy machine, the registrations may be some seconds old, and no further read succeeds.
@@ -409,7 +410,7 @@ func TestStoreAway(t *testing.T) {
 			each(f.links[0], 3)(c.leave)
 			for time.Since(known) < 4500*time.Millisecond {
 				// On a busy machine, the response may come when the registrations are already too old.
-				if a, took := create(harness.Patience); a.code != http.StatusForbidden && time.Since(known) < 5*time.Second {
+				if a, took := create(patient); a.code != http.StatusForbidden && time.Since(known) < 5*time.Second {
 					t.Fatalf("S11.9 %s after the storage went away: %d within %s: %s", time.Since(left), a.code, took, a.body)
 				}
 				pause(t.Context(), 100*time.Millisecond)
@@ -453,7 +454,7 @@ func TestStoreAway(t *testing.T) {
 				each(f.links[0], 3)((*link).Restore)
 			})
 			defer timer.Stop()
-			if a, _ := create(harness.Patience); a.code != http.StatusForbidden || time.Since(asked) < time.Second {
+			if a, _ := create(patient); a.code != http.StatusForbidden || time.Since(asked) < time.Second {
 				t.Fatalf("S11.13 not judged after %s: %d %s", time.Since(asked), a.code, a.body)
 			}
 			back := <-returned

@@ -60,10 +60,17 @@ func TestServersStartAndEndTogether(t *testing.T) {
 	servers[2].Stop(t)
 	for i, s := range servers {
 		for line := range strings.Lines(s.Log()) {
-			// The check of addresses may see a service created by another server before its address.
-			if strings.HasPrefix(line, "E") && !strings.Contains(line, "is not allocated; repairing") && !strings.Contains(line, "ipallocator repair failed ... retrying") {
+			if strings.HasPrefix(line, "E") && !slices.ContainsFunc(expected, func(text string) bool { return strings.Contains(line, text) }) {
 				t.Errorf("server %d: %s", i, line)
 			}
 		}
 	}
+}
+
+// expected are parts of error lines that are no conflict between servers. The check of addresses may see a service
+// created by another server before its address. The last server asks itself while it ends, and on a busy machine
+// these requests reach their deadline.
+var expected = []string{
+	"is not allocated; repairing", "ipallocator repair failed ... retrying",
+	"context deadline exceeded", "context canceled", "http: Handler timeout",
 }

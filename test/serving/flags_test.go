@@ -32,7 +32,7 @@ func TestFlagsOfKubeAPIServer(t *testing.T) {
 	s := harness.StartOn(t, filepath.Join(dir, "data"),
 		"--tls-min-version", "VersionTLS13", "--tls-sni-cert-key", certFile+","+keyFile+":other.example.com",
 		"--strict-transport-security-directives", "max-age=100", "--cors-allowed-origins", `^https://example\.com$`,
-		"--goaway-chance", "0.02", "--request-timeout", "3s", "--min-request-timeout", "1", "--anonymous-auth=false",
+		"--goaway-chance", "0.02", "--request-timeout", "10s", "--min-request-timeout", "1", "--anonymous-auth=false",
 		"--service-account-max-token-expiration", "1h", "--service-account-extend-token-expiration=false",
 		"--storage-media-type", "application/json", "--event-ttl", "2s", "--service-node-port-range", "31000-31001",
 		"--apiserver-count", "3", "--etcd-quorum-read")

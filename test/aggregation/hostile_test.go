@@ -268,6 +268,7 @@ func TestHostileServersHurtNobody(t *testing.T) {
 				}
 				slowest = max(slowest, time.Since(began))
 			}
+			harness.Breathe(ctx)
 		}
 	})
 	named := map[string]string{}

@@ -166,6 +166,7 @@ func TestRotateTheFrontProxyCertificate(t *testing.T) {
 				t.Errorf("request %d: %d, %v", asked.Load(), code, err)
 			}
 			asked.Add(1)
+			harness.Breathe(ctx)
 		}
 	}()
 	a.Follow(t, section, "cat old-front-ca.crt")

@@ -23,20 +23,28 @@ func contextFor(t testing.TB, commands int) context.Context {
 	return ctx
 }
 
-// Eventually polls until condition returns nil. After Patience it fails the test with the description and the
+// Breathe waits 20 ms, or until ctx ends. A client that writes until the end of a test calls it after each write, to
+// leave the processor to others.
+func Breathe(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(20 * time.Millisecond):
+	}
+}
+
+// Eventually polls until condition returns nil, the longer it waits the less often. After Patience it fails the test with the description and the
 // last error.
 func Eventually(t testing.TB, what string, condition func() error) {
 	t.Helper()
 	ctx := Context(t)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
+	begun := time.Now()
 	for {
 		err := condition()
 		if err == nil {
 			return
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(min(10*time.Millisecond+time.Since(begun)/8, 250*time.Millisecond)):
 		case <-ctx.Done():
 			t.Fatalf("%s: not within %s: %v", what, Patience, err)
 		}

@@ -161,7 +161,8 @@ func TestRotateTheCertificateOfAWebhook(t *testing.T) {
 	writing := make(chan int, 1)
 	go func() {
 		written, h := 0, s.HTTP(t, nil)
-		for ; ctx.Err() == nil; written++ {
+		for ; ctx.Err() == nil; harness.Breathe(ctx) {
+			written++
 			if code, err := h.Try(t.Context(), "POST", in, named("a")); (err != nil || code != http.StatusCreated) && ctx.Err() == nil {
 				t.Errorf("write %d: %d, %v", written, code, err)
 			}

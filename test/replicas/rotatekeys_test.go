@@ -150,7 +150,8 @@ func TestKeysAreReplacedWhileServersRun(t *testing.T) {
 		admin, user := once(t, old[i]), once(t, &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: old[i].CAData}})
 		using.Go(func() {
 			n := 0
-			for ; ctx.Err() == nil; n++ {
+			for ; ctx.Err() == nil; harness.Breathe(ctx) {
+				n++
 				if code, err := get(t, admin, s.URL+configMaps, ""); ctx.Err() == nil && (err != nil || code != http.StatusOK) {
 					t.Errorf("the old administrator at server %d: %d, %v", i, code, err)
 					return

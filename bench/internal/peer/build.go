@@ -2,13 +2,17 @@ package peer
 
 import (
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
+
+	"golang.org/x/mod/modfile"
 )
 
 // Binaries are the paths of the programs.
@@ -35,7 +39,7 @@ func directory(dir string) (string, error) {
 const withoutPlugins = "kustomize_disable_go_plugin_support"
 
 // Build builds the programs into dir with low priority. kube-apiserver, which takes minutes, and etcd are built only
-// if they are missing: delete them after a change of versions. module is the directory of this module. If
+// if they are missing or have another version than go.mod requires. module is the directory of this module. If
 // GATEHOUSE_BINARY is set, Build uses it as gatehouse and does not build gatehouse.
 func Build(ctx context.Context, module, dir string) (Binaries, error) {
 	module, err := filepath.Abs(module)
@@ -52,14 +56,14 @@ func Build(ctx context.Context, module, dir string) (Binaries, error) {
 		Webhook:       filepath.Join(dir, "webhook"),
 	}
 	programs := []program{
-		{b.KubeAPIServer, module, "./cmd/kube-apiserver", own().stamp(), true},
-		{b.Etcd, module, "./cmd/etcd", "", true},
-		{b.Webhook, module, "./cmd/webhook", "", false},
+		{b.KubeAPIServer, module, "./cmd/kube-apiserver", own().stamp(), kubernetesModule},
+		{b.Etcd, module, "./cmd/etcd", "", etcdModule},
+		{b.Webhook, module, "./cmd/webhook", "", ""},
 	}
 	if given := os.Getenv("GATEHOUSE_BINARY"); given != "" {
 		b.Gatehouse = given
 	} else {
-		programs = append(programs, program{b.Gatehouse, filepath.Dir(module), "./cmd/gatehouse", "", false})
+		programs = append(programs, program{b.Gatehouse, filepath.Dir(module), "./cmd/gatehouse", "", ""})
 	}
 	if err := buildAll(ctx, programs); err != nil {
 		return Binaries{}, err
@@ -67,18 +71,31 @@ func Build(ctx context.Context, module, dir string) (Binaries, error) {
 	return b, nil
 }
 
-// program is a program to build, from a package in a directory. If keep is set, it is built only if it is missing.
+// Programs that take minutes to build are kept while they contain the required version of these modules.
+const (
+	kubernetesModule = "k8s.io/kubernetes"
+	etcdModule       = "go.etcd.io/etcd/server/v3"
+)
+
+// program is a program to build, from a package in a directory, which is the root of a module. If keep names a
+// dependency of the module, an existing program with the required version of the dependency is kept.
 type program struct {
 	path, in, pkg, flags string
-	keep                 bool
+	keep                 string
 }
 
 func buildAll(ctx context.Context, programs []program) error {
 	for _, p := range programs {
-		if _, err := os.Stat(p.path); p.keep && err == nil {
-			continue
-		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		if p.keep != "" {
+			version, err := required(p.in, p.keep)
+			if err != nil {
+				return err
+			}
+			if keep, err := contains(p.path, p.keep, version); err != nil {
+				return err
+			} else if keep {
+				continue
+			}
 		}
 		if err := build(ctx, p.in, p.pkg, p.path, p.flags); err != nil {
 			return err
@@ -87,13 +104,48 @@ func buildAll(ctx context.Context, programs []program) error {
 	return nil
 }
 
+// required returns the version of a dependency that the go.mod in a directory requires.
+func required(dir, dependency string) (string, error) {
+	path := filepath.Join(dir, "go.mod")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	file, err := modfile.ParseLax(path, text, nil)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range file.Require {
+		if r.Mod.Path == dependency {
+			return r.Mod.Version, nil
+		}
+	}
+	return "", fmt.Errorf("%s does not require %s", path, dependency)
+}
+
+// contains reports whether the program at a path exists and was built with a version of a dependency.
+func contains(path, dependency, version string) (bool, error) {
+	info, err := buildinfo.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", path, err)
+	}
+	return has(info, dependency, version), nil
+}
+
+func has(info *debug.BuildInfo, dependency, version string) bool {
+	return slices.ContainsFunc(info.Deps, func(m *debug.Module) bool { return m.Path == dependency && m.Version == version })
+}
+
 // Assets are directories of programs for envtest: kube-apiserver and etcd.
 type Assets struct {
 	Real, Gatehouse string
 }
 
-// BuildAssets builds the programs that envtest starts into directories below dir. As in Build, the real ones are
-// built only if they are missing.
+// BuildAssets builds the programs that envtest starts into directories below dir. As in Build, the real ones are kept
+// while they have the required version.
 func BuildAssets(ctx context.Context, module, dir string) (Assets, error) {
 	module, err := filepath.Abs(module)
 	if err != nil {
@@ -108,9 +160,9 @@ func BuildAssets(ctx context.Context, module, dir string) (Assets, error) {
 	}
 	server, gatehouse := filepath.Join(dir, "kube-apiserver"), filepath.Join(dir, "gatehouse")
 	err = buildAll(ctx, []program{
-		{server, module, "./cmd/kube-apiserver", own().stamp(), true},
-		{filepath.Join(a.Real, "etcd"), module, "./cmd/etcdmain", "", true},
-		{gatehouse, filepath.Dir(module), "./cmd/gatehouse", "", false},
+		{server, module, "./cmd/kube-apiserver", own().stamp(), kubernetesModule},
+		{filepath.Join(a.Real, "etcd"), module, "./cmd/etcdmain", "", etcdModule},
+		{gatehouse, filepath.Dir(module), "./cmd/gatehouse", "", ""},
 	})
 	if err != nil {
 		return Assets{}, err

@@ -18,7 +18,7 @@ func BuildControllerManager(ctx context.Context, module, dir string) (string, er
 	}
 	path := filepath.Join(dir, "kube-controller-manager")
 	return path, buildAll(ctx, []program{
-		{path, filepath.Join(module, "conformance"), "k8s.io/kubernetes/cmd/kube-controller-manager", own().stamp(), true},
+		{path, filepath.Join(module, "conformance"), "k8s.io/kubernetes/cmd/kube-controller-manager", own().stamp(), kubernetesModule},
 	})
 }
 

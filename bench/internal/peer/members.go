@@ -20,7 +20,7 @@ func BuildEtcd(ctx context.Context, module, dir string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "etcdmain")
-	return path, buildAll(ctx, []program{{path, module, "./cmd/etcdmain", "", true}})
+	return path, buildAll(ctx, []program{{path, module, "./cmd/etcdmain", "", etcdModule}})
 }
 
 // StartMembers starts an etcd of several members with their data in dir, and returns the value of --etcd-servers.

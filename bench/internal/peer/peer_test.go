@@ -3,11 +3,32 @@ package peer
 import (
 	"context"
 	"os"
+	"path/filepath"
+	"runtime/debug"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
+
+// A kept kube-apiserver of an earlier patch release is not compared in the place of the required one.
+func TestOldProgramsAreNotKept(t *testing.T) {
+	version, err := required("../..", kubernetesModule)
+	if err != nil || version != own().Version {
+		t.Errorf("go.mod requires %s (%v), Releases ends with %s", version, err, own().Version)
+	}
+	const line = "path\tcommand-line-arguments\ndep\t" + kubernetesModule + "\tv1.37.1\th1:a=\n"
+	info, err := debug.ParseBuildInfo(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !has(info, kubernetesModule, "v1.37.1") || has(info, kubernetesModule, "v1.37.2") || has(info, etcdModule, "v1.37.1") {
+		t.Errorf("the versions in %q are not compared", line)
+	}
+	if keep, err := contains(filepath.Join(t.TempDir(), "missing"), kubernetesModule, version); keep || err != nil {
+		t.Errorf("a missing program: %t, %v", keep, err)
+	}
+}
 
 // The test starts real servers and needs their programs: it runs only if BENCH_BINARIES names a directory to build
 // them in.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,9 +41,9 @@ func ReleaseOf(minor string) (Release, error) {
 	return Releases[i], nil
 }
 
-// BuildRelease builds the real kube-apiserver of a release into dir if it is missing, which takes minutes, and returns
-// its path. module is the directory of the module bench. The program is built from a temporary module with the
-// requirements of that release.
+// BuildRelease builds the real kube-apiserver of a release into dir, which takes minutes, and returns its path. It keeps
+// an existing program of the same patch release. module is the directory of the module bench. The program is built from
+// a temporary module with the requirements of that release.
 func BuildRelease(ctx context.Context, module, dir string, r Release) (path string, err error) {
 	if dir, err = directory(dir); err != nil {
 		return "", err
@@ -53,7 +52,7 @@ func BuildRelease(ctx context.Context, module, dir string, r Release) (path stri
 	if r == own() {
 		path = filepath.Join(dir, "kube-apiserver")
 	}
-	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+	if keep, err := contains(path, kubernetesModule, r.Version); err != nil || keep {
 		return path, err
 	}
 	temporary, err := os.MkdirTemp("", "kube-apiserver-")
@@ -80,8 +79,7 @@ func BuildRelease(ctx context.Context, module, dir string, r Release) (path stri
 // writeModule writes a go.mod with the requirements of Kubernetes itself. The modules in its folder staging are replaced
 // with their published versions.
 func (r Release) writeModule(ctx context.Context, path string) error {
-	const kubernetes = "k8s.io/kubernetes"
-	out, err := exec.CommandContext(ctx, "go", "mod", "download", "-json", kubernetes+"@"+r.Version).Output()
+	out, err := exec.CommandContext(ctx, "go", "mod", "download", "-json", kubernetesModule+"@"+r.Version).Output()
 	if err != nil {
 		return fmt.Errorf("go mod download: %w\n%s", err, out)
 	}
@@ -97,7 +95,7 @@ func (r Release) writeModule(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{file.AddModuleStmt("example.com/kube-apiserver"), file.AddRequire(kubernetes, r.Version)}
+	errs := []error{file.AddModuleStmt("example.com/kube-apiserver"), file.AddRequire(kubernetesModule, r.Version)}
 	for _, replaced := range slices.Clone(file.Replace) {
 		if name := replaced.Old.Path; modfile.IsDirectoryPath(replaced.New.Path) {
 			errs = append(errs, file.AddReplace(name, "", name, r.Libraries()))

@@ -37,27 +37,28 @@ func main() {
 	releases := flag.String("releases", "", "compare real servers of successive releases with each other, and emulated ones with each other, and write the differences to this `file`, in Markdown")
 	realFrom := flag.String("real-from", peer.Releases[0].Minor, "with --releases, the oldest `release` with a real server; the newest release means none")
 	flag.Parse()
-	if *releases != "" {
-		if err := compareReleases(ctx, *binaries, *only, *releases, *realFrom); err != nil {
-			fmt.Fprintln(os.Stderr, "differential:", err)
-			os.Exit(1)
-		}
-		return
+	var err error
+	switch {
+	case *objects != "":
+		err = writeObjects(*objects)
+	case *releases != "":
+		err = inLab(ctx, *binaries, *only, func(l *lab, cases *regexp.Regexp) error {
+			return compareReleases(ctx, l, cases, *binaries, *releases, *realFrom)
+		})
+	default:
+		err = inLab(ctx, *binaries, *only, func(l *lab, cases *regexp.Regexp) error {
+			l.upstream, l.release = *upstream, *release
+			return run(ctx, l, cases, *compatibility, *webhooks, *shared)
+		})
 	}
-	if *objects != "" {
-		if err := writeObjects(*objects); err != nil {
-			fmt.Fprintln(os.Stderr, "differential:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if err := run(ctx, *binaries, *only, *compatibility, *upstream, *webhooks, *release, *shared); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "differential:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, binaries, only, compatibility string, upstream bool, webhooks, release string, shared bool) (err error) {
+// inLab calls do with the programs, which it builds, a temporary directory, and the pattern of the cases.
+func inLab(ctx context.Context, binaries, only string, do func(*lab, *regexp.Regexp) error) error {
 	cases, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -71,11 +72,13 @@ func run(ctx context.Context, binaries, only, compatibility string, upstream boo
 		return err
 	}
 	defer os.RemoveAll(dir)
+	return do(&lab{binaries: b, dir: dir}, cases)
+}
 
-	l := &lab{binaries: b, dir: dir, upstream: upstream, release: release}
+func run(ctx context.Context, l *lab, cases *regexp.Regexp, compatibility, webhooks string, shared bool) (err error) {
 	r := &runner{lab: l, unsettled: map[string]bool{}}
 	switch {
-	case shared && release == "":
+	case shared && l.release == "":
 		err = errors.New("--shared needs --emulated-version")
 	case shared:
 		err = r.shared(ctx, cases)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/fieldrequests"
@@ -19,20 +18,7 @@ import (
 
 // compareReleases sends all cases to a real kube-apiserver of each release since realFrom, then to Gatehouse as each
 // release, and writes the differences between neighbouring releases to a file.
-func compareReleases(ctx context.Context, binaries, only, file, realFrom string) error {
-	cases, err := regexp.Compile(only)
-	if err != nil {
-		return err
-	}
-	b, err := peer.Build(ctx, ".", binaries)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "releases-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
+func compareReleases(ctx context.Context, l *lab, cases *regexp.Regexp, binaries, file, realFrom string) error {
 	var real, emulated []neighbour
 	for _, release := range peer.Releases {
 		emulated = append(emulated, neighbour{Release: release})
@@ -55,7 +41,7 @@ func compareReleases(ctx context.Context, binaries, only, file, realFrom string)
 	var found [2]*runner
 	for i, neighbours := range [][]neighbour{real, emulated} {
 		r := &runner{
-			lab:       &lab{binaries: b, dir: filepath.Join(dir, fmt.Sprint(i)), neighbours: neighbours},
+			lab:       &lab{binaries: l.binaries, dir: filepath.Join(l.dir, fmt.Sprint(i)), neighbours: neighbours},
 			unsettled: map[string]bool{}, lacking: map[lack]bool{},
 		}
 		found[i] = r
@@ -190,11 +176,7 @@ func resourcesOf(path string) []string {
 
 // servedBy lists the resources and subresources of a server, as version and name.
 func servedBy(config *rest.Config) (map[string]bool, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	_, lists, err := client.ServerGroupsAndResources()
+	lists, err := fieldrequests.Served(config)
 	if err != nil {
 		return nil, err
 	}

@@ -32,11 +32,7 @@ type Request struct {
 // For returns requests for the kinds that a server serves: for each field of the newest types an object with the field,
 // in the first kind that has the type, and for each CEL function a policy and a CRD that call it.
 func For(config *rest.Config) (requests []Request, err error) {
-	client, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	_, lists, err := client.ServerGroupsAndResources()
+	lists, err := Served(config)
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +74,16 @@ func For(config *rest.Config) (requests []Request, err error) {
 			Request{"definition " + call, at["CustomResourceDefinition"], ruled(strings.ReplaceAll(calls[call], "object", "self"))})
 	}
 	return requests, nil
+}
+
+// Served lists the resources of a server by version. It fails if the server cannot list the resources of a version.
+func Served(config *rest.Config) ([]*metav1.APIResourceList, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	_, lists, err := client.ServerGroupsAndResources()
+	return lists, err
 }
 
 // ruled returns a CRD with a rule.

@@ -3,12 +3,12 @@ package registration
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/api/admissionregistration/v1beta1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -50,19 +50,19 @@ func ValidateUpdate(obj, old runtime.Object) field.ErrorList {
 }
 
 // SpecChanged reports whether an update changes the spec of an object, so that metadata.generation
-// grows by one (S1.5). The versions may differ.
+// grows by one (S1.5). The versions may differ. An empty list differs from a missing one.
 func SpecChanged(obj, old runtime.Object) bool {
 	if c, ok := asWebhooks(obj); ok {
 		o, ok := asWebhooks(old)
-		return !ok || !equality.Semantic.DeepEqual(c.webhooks, o.webhooks)
+		return !ok || !reflect.DeepEqual(c.webhooks, o.webhooks)
 	}
 	switch c := obj.(type) {
 	case *v1alpha1.ExternalAdmissionHookConfiguration:
 		o, ok := old.(*v1alpha1.ExternalAdmissionHookConfiguration)
-		return !ok || !equality.Semantic.DeepEqual(c.ExternalAdmissionHooks, o.ExternalAdmissionHooks)
+		return !ok || !reflect.DeepEqual(c.ExternalAdmissionHooks, o.ExternalAdmissionHooks)
 	case *v1alpha1.InitializerConfiguration:
 		o, ok := old.(*v1alpha1.InitializerConfiguration)
-		return !ok || !equality.Semantic.DeepEqual(c.Initializers, o.Initializers)
+		return !ok || !reflect.DeepEqual(c.Initializers, o.Initializers)
 	}
 	return true
 }

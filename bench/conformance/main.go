@@ -30,7 +30,7 @@ import (
 )
 
 // release is the release of Kubernetes whose suite is run.
-const release = "v1.37.1"
+const release = "v1.37.2"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -59,7 +59,7 @@ func (m *manifestWatcher) changed() <-chan string {
 // the manifests cannot be read, it changes nothing. restart reports whether a program has other arguments, environment or
 // files now, which it reads at its start.
 func (s *session) reapply(ctx context.Context, authority []byte) (restart bool, err error) {
-	p, err := s.read()
+	p, err := s.read(ctx)
 	if err != nil {
 		if text := err.Error(); text != s.broken {
 			s.broken = text

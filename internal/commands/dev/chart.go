@@ -1,39 +1,54 @@
 package dev
 
 import (
-	"bytes"
-	"errors"
+	"context"
 	"fmt"
-	"os/exec"
-	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/commands/dev/chart"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 )
 
-// release is the name of the release in the templates of a chart.
-const release = "dev"
+// release is the name of the release in the templates of a chart, and releaseNamespace its namespace.
+const (
+	release          = "dev"
+	releaseNamespace = "default"
+)
 
-// readChart adds the objects of a Helm chart, as 'helm template' of the PATH renders it. No dependency is downloaded. It
-// calls reading with the chart and each file of values.
-func (p *project) readChart(dir string, values []string, reading func(path string)) error {
+// readChart adds the objects of a Helm chart. It calls reading with the chart, its files, and each file of values.
+func (p *project) readChart(ctx context.Context, dir string, values []string, reading func(path string)) error {
 	reading(dir)
-	args := []string{"template", release, dir, "--include-crds", "--skip-tests"}
 	for _, file := range values {
 		reading(file)
-		args = append(args, "--values", file)
 	}
-	var out, problems bytes.Buffer
-	cmd := exec.Command("helm", args...)
-	cmd.Stdout, cmd.Stderr = &out, &problems
-	err := cmd.Run()
-	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return errors.New("--chart: 'helm' is not on the PATH: install Helm, or render the chart elsewhere and name its output by -f")
-	case err != nil:
-		return fmt.Errorf("--chart %s: %w: %s", dir, err, strings.TrimSpace(problems.String()))
+	rendered, err := chart.Render(ctx, chart.Options{
+		Path: dir, Values: values, Release: release, Namespace: releaseNamespace,
+		Kubernetes: "v" + emulation.Release, Versions: servedVersions(),
+	})
+	if err != nil {
+		return fmt.Errorf("--chart %s: %w", dir, err)
 	}
-	if err := p.read([]string{manifests.Stdin}, out.Bytes()); err != nil {
+	for _, file := range rendered.Files {
+		reading(file)
+	}
+	p.remarks = append(p.remarks, rendered.Notes...)
+	if err := p.read([]string{manifests.Stdin}, []byte(rendered.Manifests)); err != nil {
 		return fmt.Errorf("--chart %s: %w", dir, err)
 	}
 	return nil
+}
+
+// servedVersions returns the group versions and kinds of the server, as Helm finds them by discovery.
+func servedVersions() (versions []string) {
+	every := []string{"*"}
+	last := ""
+	for _, k := range offline.Builtin().Matching(every, every, every) {
+		gv := k.Resource.GroupVersion().String()
+		if gv != last {
+			versions, last = append(versions, gv), gv
+		}
+		versions = append(versions, gv+"/"+k.Kind.Kind)
+	}
+	return versions
 }

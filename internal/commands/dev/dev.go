@@ -35,7 +35,7 @@ type Options struct {
 	// Paths and Kustomizations are the manifests; Stdin is read for the path "-".
 	Paths, Kustomizations []string
 	Stdin                 io.Reader
-	// Chart is the directory of a Helm chart, and Values are files with its values; empty for none.
+	// Chart is the directory or the archive of a Helm chart, and Values are files with its values; empty for none.
 	Chart  string
 	Values []string
 	// Command is the program with its arguments. ${PORT}, ${CERT_DIR} and ${KUBECONFIG} in it are replaced. Empty means the
@@ -158,7 +158,7 @@ func Run(ctx context.Context, o Options) error {
 			return fmt.Errorf("watching the manifests: %w", err)
 		}
 	}
-	if s.project, err = s.read(); err != nil {
+	if s.project, err = s.read(ctx); err != nil {
 		return err
 	}
 	if s.programs, err = s.choosePrograms(); err != nil {
@@ -209,10 +209,10 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // read reads the manifests, and watches their files.
-func (s *session) read() (*project, error) {
+func (s *session) read(ctx context.Context) (*project, error) {
 	p, err := readProject(s.Paths, s.Kustomizations, s.piped, s.manifests.reading)
 	if err == nil && s.Chart != "" {
-		err = p.readChart(s.Chart, s.Values, s.manifests.reading)
+		err = p.readChart(ctx, s.Chart, s.Values, s.manifests.reading)
 	}
 	if err != nil {
 		return nil, err

@@ -583,7 +583,7 @@ func (s *session) await(ctx context.Context, p *program, process *subprocess.Pro
 
 // Explain returns the programs that a session would run with the settings that it would use, without starting anything.
 // References to ConfigMaps and Secrets are not resolved.
-func Explain(o Options) ([]Program, error) {
+func Explain(ctx context.Context, o Options) ([]Program, error) {
 	s := &session{Options: o}
 	s.Output = func(string) io.Writer { return io.Discard }
 	var err error
@@ -592,7 +592,7 @@ func Explain(o Options) ([]Program, error) {
 			return nil, fmt.Errorf("standard input: %w", err)
 		}
 	}
-	if s.project, err = s.read(); err != nil {
+	if s.project, err = s.read(ctx); err != nil {
 		return nil, err
 	}
 	if s.programs, err = s.choosePrograms(); err != nil {

@@ -69,7 +69,7 @@ func programsOf(t *testing.T, o Options, manifests string) (*session, []string) 
 	o.Say = func(format string, args ...any) { said = append(said, strings.TrimSpace(fmt.Sprintf(format, args...))) }
 	s := &session{Options: o, said: map[string]bool{}, dir: t.TempDir(), piped: []byte(manifests)}
 	var err error
-	if s.project, err = s.read(); err != nil {
+	if s.project, err = s.read(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if s.programs, err = s.choosePrograms(); err != nil {
@@ -204,7 +204,7 @@ func TestSeveralPrograms(t *testing.T) {
 		t.Errorf("the second program runs %q", run)
 	}
 	s = &session{Options: Options{Paths: []string{"-"}, Command: []string{"/bin/true"}}, piped: []byte(registrations + deployed + second)}
-	if _, err := s.read(); err == nil || !strings.Contains(err.Error(), "name several services (shop/hook, shop/other, shop/alias): say with --service") {
+	if _, err := s.read(t.Context()); err == nil || !strings.Contains(err.Error(), "name several services (shop/hook, shop/other, shop/alias): say with --service") {
 		t.Errorf("with a command: %v", err)
 	}
 }
@@ -380,7 +380,7 @@ func TestRefusalsAreSentences(t *testing.T) {
 
 // S33.16: the printed programs have references in place of values, and name the command.
 func TestExplain(t *testing.T) {
-	got, err := Explain(Options{Paths: []string{"-"}, Stdin: strings.NewReader(hook("service: {namespace: shop, name: hook}") + deployed), Command: []string{"/bin/true"}})
+	got, err := Explain(t.Context(), Options{Paths: []string{"-"}, Stdin: strings.NewReader(hook("service: {namespace: shop, name: hook}") + deployed), Command: []string{"/bin/true"}})
 	if err != nil || len(got) != 1 {
 		t.Fatalf("%v, %v", got, err)
 	}
@@ -389,7 +389,7 @@ func TestExplain(t *testing.T) {
 		!slices.Equal(p.Arguments, []string{"--config=/etc/hook/config.yaml", "--password=$(PASSWORD)"}) || p.Environment[0].Value != "" || p.Environment[0].ValueFrom.SecretKeyRef.Name != "password" {
 		t.Errorf("got %+v", p)
 	}
-	_, err = Explain(Options{Paths: []string{"-"}, Stdin: strings.NewReader(hook("service: {namespace: shop, name: gone}"))})
+	_, err = Explain(t.Context(), Options{Paths: []string{"-"}, Stdin: strings.NewReader(hook("service: {namespace: shop, name: gone}"))})
 	if err == nil || !strings.Contains(err.Error(), "name the program after --") {
 		t.Errorf("without a Deployment: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/subprocess"
 )
 
@@ -135,6 +137,44 @@ func TestAnswersAreDecodedAsByAnAPIServer(t *testing.T) {
 				t.Errorf("%s, %+v", r.Outcome, call)
 			}
 		})
+	}
+}
+
+// S33.17: templates of a chart see the version and the kinds of the server. The files of the chart and of its values are
+// watched.
+func TestChartsOfAProject(t *testing.T) {
+	dir := t.TempDir()
+	chart, values := filepath.Join(dir, "chart"), filepath.Join(dir, "values.yaml")
+	template := filepath.Join(chart, "templates", "settings.yaml")
+	for file, text := range map[string]string{
+		filepath.Join(chart, "Chart.yaml"): "apiVersion: v2\nname: hook\nversion: 1.0.0\n",
+		template: "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-settings\ndata:\n  level: {{ .Values.level }}\n" +
+			"  kinds: '{{ .Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\" }} {{ .Capabilities.APIVersions.Has \"apps/v1\" }} {{ .Capabilities.KubeVersion }}'\n",
+		values: "level: high\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &project{}
+	var watched []string
+	if err := p.readChart(t.Context(), chart, []string{values}, func(path string) { watched = append(watched, path) }); err != nil {
+		t.Fatal(err)
+	}
+	o := p.objects[0].Object
+	if name, level, kinds := text(o, "metadata", "name"), text(o, "data", "level"), text(o, "data", "kinds"); name != "dev-settings" || level != "high" || kinds != "true true v"+emulation.Release {
+		t.Errorf("%v", o)
+	}
+	for _, file := range []string{chart, values, template} {
+		if !slices.Contains(watched, file) {
+			t.Errorf("%s is not watched, only %q", file, watched)
+		}
+	}
+	if err := p.readChart(t.Context(), dir, nil, func(string) {}); err == nil || !strings.HasPrefix(err.Error(), "--chart "+dir+": Chart.yaml") {
+		t.Errorf("without a chart: %v", err)
 	}
 }
 

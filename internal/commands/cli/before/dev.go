@@ -146,7 +146,7 @@ they were renewed last, and go when the command ends. Manifests are not applied.
 				return command.Usagef("--fake-nodes %d must not be negative", o.FakeNodes)
 			}
 			if o.print {
-				return o.explain(streams)
+				return o.explain(cmd.Context(), streams)
 			}
 			return o.run(cmd.Context(), streams)
 		},
@@ -154,7 +154,7 @@ they were renewed last, and go when the command ends. Manifests are not applied.
 	command.AddSection(cmd, "Server", func(f *pflag.FlagSet) {
 		f.StringArrayVarP(&o.Paths, "filename", "f", nil, "`path` of manifests: a file, a directory or -, which is standard input; may be repeated")
 		f.StringArrayVarP(&o.Kustomizations, "kustomize", "k", nil, "`directory` of a kustomization; may be repeated")
-		f.StringVar(&o.Chart, "chart", "", "`directory` of a Helm chart, which the helm of the PATH renders")
+		f.StringVar(&o.Chart, "chart", "", "`directory` or archive of a Helm chart; it is rendered without a cluster, and no dependency is downloaded")
 		f.StringArrayVar(&o.Values, "values", nil, "`file` with values of the chart; may be repeated")
 		f.IntVar(&o.FakeNodes, "fake-nodes", 0, "number of nodes that are only objects; with them, what makes pods is applied, too")
 		f.StringVar(&o.DataDir, "data-dir", "", "`directory` that keeps the objects (default a temporary one)")
@@ -246,9 +246,9 @@ func (o *devOptions) configure(cmd *cobra.Command) error {
 }
 
 // explain prints the programs as a section of the configuration file.
-func (o *devOptions) explain(streams command.Streams) error {
+func (o *devOptions) explain(ctx context.Context, streams command.Streams) error {
 	o.Stdin = streams.In
-	programs, err := dev.Explain(o.Options)
+	programs, err := dev.Explain(ctx, o.Options)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ type TestConfiguration struct {
 type DevConfiguration struct {
 	Manifests        []string     `json:"manifests,omitempty" doc:"files and directories, as for --filename"`
 	Kustomizations   []string     `json:"kustomizations,omitempty" doc:"directories of kustomizations, as for --kustomize"`
-	Chart            string       `json:"chart,omitempty" doc:"directory of a Helm chart, as for --chart"`
+	Chart            string       `json:"chart,omitempty" doc:"directory or archive of a Helm chart, as for --chart"`
 	Values           []string     `json:"values,omitempty" doc:"files with values of the chart, as for --values"`
 	AsServiceAccount bool         `json:"asServiceAccount,omitempty" doc:"give the program the rights of its service account"`
 	FakeNodes        int          `json:"fakeNodes,omitempty" doc:"number of nodes that are only objects"`

@@ -35,14 +35,19 @@ func Chain(plugins ...Plugin) Passes {
 	others := 0
 	for i, p := range plugins {
 		links[i] = metrics.WithControllerMetrics(p.Interface, p.Name)
-		// The plugins of an Engine add their own steps to traces.
-		if _, ok := p.Interface.(acting); ok {
+		if ofEngine(p) {
 			others++
 		} else {
-			links[i] = recorded{links[i], p, others}
+			links[i] = recorded{links[i], p, others, i+1 == len(plugins) || ofEngine(plugins[i+1])}
 		}
 	}
 	return metrics.WithStepMetrics(&twice{admission.NewChainHandler(links...)}).(Passes)
+}
+
+// ofEngine reports whether a plugin is of an Engine: these plugins add their own steps to traces.
+func ofEngine(p Plugin) bool {
+	_, ok := p.Interface.(acting)
+	return ok
 }
 
 // Passes is admission in both passes.
@@ -114,10 +119,25 @@ type recorded struct {
 	plugin Plugin
 	// others is the number of plugins of an Engine before the plugin.
 	others int
+	// last reports whether a plugin of an Engine or no plugin follows.
+	last bool
 }
 
 // Admit implements admission.MutationInterface.
 func (r recorded) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	err := r.admit(ctx, a, o)
+	w, _ := ctx.Value(watchedKey{}).(*watched)
+	if err != nil || !r.last || w == nil || !w.confined || w.since != r.others {
+		return err
+	}
+	if c := w.changed(a, o); c != nil {
+		r.plugin.Name = Undeclared
+		r.record(ctx, a, trace.Step{Pass: registration.MutatingPass, Start: time.Now(), Change: c})
+	}
+	return nil
+}
+
+func (r recorded) admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	if _, mutates := r.plugin.Interface.(admission.MutationInterface); !mutates {
 		return nil
 	}
@@ -138,7 +158,7 @@ func (r recorded) Admit(ctx context.Context, a admission.Attributes, o admission
 	end(err)
 	var change trace.Change
 	if w != nil && err == nil {
-		change = w.changed(a, o)
+		change = w.changedBy(r.plugin.Interface, a, o)
 	}
 	r.record(ctx, a, trace.Step{Pass: registration.MutatingPass, Start: start, Latency: latency, Change: change, Err: err})
 	return err

@@ -41,6 +41,18 @@ type Described interface {
 	DependsOnOthers() bool
 }
 
+// Confined is a Described that changes only certain fields. Traces compare these fields alone after each such
+// plugin, and the whole object once after the last plugin before the next plugin of an Engine. A change of another
+// field is a step of its own, named Undeclared.
+type Confined interface {
+	// Fields lists the fields that the plugin may change: paths of Go field names from the object's type, joined
+	// by dots, such as Spec.Tolerations. Paths that a type lacks have no effect; nil means all fields.
+	Fields() []string
+}
+
+// Undeclared is the name of the step for a change that is outside of the fields of Confined plugins.
+const Undeclared = "UndeclaredChange"
+
 // Read is a resource that a plugin reads: in the namespace of the request if Namespaced, and
 // otherwise in the cluster.
 type Read struct {
@@ -71,6 +83,8 @@ type watched struct {
 	chained bool
 	// since is the number of plugins of an Engine that had run when the copy was made.
 	since int
+	// confined reports whether only some fields were compared since the copy was made.
+	confined bool
 }
 
 type watchedKey struct{}
@@ -83,13 +97,25 @@ func watching(ctx context.Context) context.Context {
 // remember keeps a copy of the object before a plugin runs.
 func (w *watched) remember(a admission.Attributes, since int) {
 	if w.before == nil || w.since != since {
-		w.before, w.since, w.chained = a.GetObject().DeepCopyObject(), since, false
+		w.before, w.since, w.chained, w.confined = a.GetObject().DeepCopyObject(), since, false, false
 	}
 }
 
-// changed returns the change since the last call; nil if there is none. If the change cannot be
+// changedBy returns the change by a plugin; nil if there is none.
+func (w *watched) changedBy(p admission.Interface, a admission.Attributes, o admission.ObjectInterfaces) trace.Change {
+	if c, ok := p.(Confined); ok {
+		if fields := c.Fields(); fields != nil && objects.SameFields(w.before, a.GetObject(), fields) {
+			w.confined = true
+			return nil
+		}
+	}
+	return w.changed(a, o)
+}
+
+// changed returns the change since the copy was made; nil if there is none. If the change cannot be
 // computed, the request does not fail.
 func (w *watched) changed(a admission.Attributes, o admission.ObjectInterfaces) trace.Change {
+	w.confined = false
 	if objects.Same(w.before, a.GetObject()) {
 		return nil
 	}

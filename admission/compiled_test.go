@@ -55,6 +55,14 @@ func labellingPlugin(key string) described {
 	}}}}
 }
 
+// confined is a described that may change only some fields.
+type confined struct {
+	described
+	fields []string
+}
+
+func (c confined) Fields() []string { return c.fields }
+
 // othersPlugin is a plugin of an Engine, which makes its own record.
 type othersPlugin struct{ mutator }
 
@@ -93,6 +101,15 @@ func TestATraceTellsWhatCompiledInPluginsChanged(t *testing.T) {
 		{"what webhooks changed in between is theirs", "pods", []Plugin{{"A", labellingPlugin("a")}, {"W", foreign}, {"B", labellingPlugin("b")}}, []string{
 			`A [{"op":"add","path":"/metadata/labels","value":{"a":"x"}}] <nil>`,
 			`B [{"op":"add","path":"/metadata/labels/b","value":"x"}] <nil>`,
+		}},
+		{"a change of a listed field", "pods", []Plugin{{"A", confined{labellingPlugin("a"), []string{"ObjectMeta.Labels"}}}}, []string{
+			`A [{"op":"add","path":"/metadata/labels","value":{"a":"x"}}] <nil>`,
+		}},
+		{"a change of a field that is not listed", "pods", []Plugin{{"A", confined{labellingPlugin("a"), []string{"Spec.NodeName"}}}, {"V", validator{}}}, []string{
+			`A  <nil>`, Undeclared + ` [{"op":"add","path":"/metadata/labels","value":{"a":"x"}}] <nil>`,
+		}},
+		{"a change of a field that is not listed, and webhooks afterwards", "pods", []Plugin{{"A", confined{labellingPlugin("a"), []string{}}}, {"W", foreign}}, []string{
+			`A  <nil>`, Undeclared + ` [{"op":"add","path":"/metadata/labels","value":{"a":"x"}}] <nil>`,
 		}},
 		{"a plugin that refuses", "pods", []Plugin{{"A", refusing}}, []string{`A  refused`}},
 		{"a request that the plugin is not about", "nodes", []Plugin{{"A", labellingPlugin("a")}}, nil},

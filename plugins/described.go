@@ -26,6 +26,7 @@ type (
 	described interface {
 		apiadmission.Interface
 		admission.Described
+		admission.Confined
 		admission.Predictor
 	}
 	admitter interface {
@@ -68,6 +69,9 @@ func (p *plugin) Changes() bool {
 	_, mutates := p.Interface.(apiadmission.MutationInterface)
 	return mutates && !p.row.onlyRefuses
 }
+
+// Fields implements admission.Confined.
+func (p *plugin) Fields() []string { return p.row.changes }
 
 // Reads implements admission.Described.
 func (p *plugin) Reads(a apiadmission.Attributes) []admission.Read {

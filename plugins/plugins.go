@@ -74,6 +74,8 @@ type Plugin struct {
 	// onlyRefuses reports whether the plugin changes no object, although it takes part in the
 	// mutating pass.
 	onlyRefuses bool
+	// changes are the fields that the plugin may change, as in admission.Confined; nil means all fields.
+	changes []string
 	// makesAccounts reports whether the plugin calls Options.MakeAccount.
 	makesAccounts bool
 }
@@ -171,7 +173,8 @@ var table = []Plugin{
 	},
 	{
 		Name: limitranger.PluginName, register: registerLimitRanger, Default: true,
-		Does: "Gives containers the default requests and limits of the namespace's LimitRanges, and refuses values outside of them.",
+		changes: []string{"Spec.Containers", "Spec.InitContainers", "ObjectMeta.Annotations"},
+		Does:    "Gives containers the default requests and limits of the namespace's LimitRanges, and refuses values outside of them.",
 		About: []About{
 			{Resource: "pods", Operations: create}, {Resource: "pods", Subresource: "resize", Operations: update}, claims,
 		},
@@ -179,7 +182,8 @@ var table = []Plugin{
 	},
 	{
 		Name: serviceaccount.PluginName, register: serviceaccount.Register, Default: true, makesAccounts: true,
-		Does: "Gives pods the service account \"default\" if they name none, mounts its token, and refuses pods whose account does not exist.",
+		changes: []string{"Spec.ServiceAccountName", "Spec.DeprecatedServiceAccount", "Spec.ImagePullSecrets", "Spec.Volumes", "Spec.Containers", "Spec.InitContainers"},
+		Does:    "Gives pods the service account \"default\" if they name none, mounts its token, and refuses pods whose account does not exist.",
 		About: []About{
 			{Resource: "pods", Operations: create}, {Resource: "pods", Subresource: "ephemeralcontainers"},
 		},
@@ -202,13 +206,15 @@ var table = []Plugin{
 	},
 	{
 		Name: nodetaint.PluginName, register: nodetaint.Register, Default: true,
-		Does:  "Taints new nodes as not ready.",
-		About: []About{{Resource: "nodes", Operations: create}},
+		changes: []string{"Spec.Taints"},
+		Does:    "Taints new nodes as not ready.",
+		About:   []About{{Resource: "nodes", Operations: create}},
 	},
 	{
 		Name: alwayspullimages.PluginName, register: alwayspullimages.Register,
-		Does:  "Sets the image pull policy of every container to Always.",
-		About: []About{pods},
+		changes: []string{"Spec.Containers", "Spec.InitContainers", "Spec.EphemeralContainers", "Spec.Volumes"},
+		Does:    "Sets the image pull policy of every container to Always.",
+		About:   []About{pods},
 	},
 	{
 		Name: imagepolicy.PluginName, register: imagepolicy.Register, forecast: never, TakesConfiguration: true, NeedsConfiguration: true,
@@ -229,12 +235,14 @@ var table = []Plugin{
 	},
 	{
 		Name: podnodeselector.PluginName, register: podnodeselector.Register, check: checkNodeSelectors, TakesConfiguration: true,
-		Does:  "Adds the node selector of the namespace's annotation, or of the cluster's default, to pods.",
-		About: newPods, Reads: cluster("namespaces"),
+		changes: []string{"Spec.NodeSelector"},
+		Does:    "Adds the node selector of the namespace's annotation, or of the cluster's default, to pods.",
+		About:   newPods, Reads: cluster("namespaces"),
 	},
 	{
 		Name: priority.PluginName, register: priority.Register, Default: true,
-		Does: "Turns the name of a pod's priority class into a number, and keeps at most one class the global default.",
+		changes: []string{"Spec.PriorityClassName", "Spec.Priority", "Spec.PreemptionPolicy"},
+		Does:    "Turns the name of a pod's priority class into a number, and keeps at most one class the global default.",
 		About: []About{
 			{Resource: "pods", Operations: []apiadmission.Operation{apiadmission.Create, apiadmission.Update}},
 			{Group: "scheduling.k8s.io", Resource: "podgroups", Operations: create},
@@ -245,13 +253,15 @@ var table = []Plugin{
 	},
 	{
 		Name: defaulttolerationseconds.PluginName, register: defaulttolerationseconds.Register, Default: true,
-		Does:  "Lets pods tolerate nodes that are not ready or cannot be reached for five minutes.",
-		About: []About{pods},
+		changes: []string{"Spec.Tolerations"},
+		Does:    "Lets pods tolerate nodes that are not ready or cannot be reached for five minutes.",
+		About:   []About{pods},
 	},
 	{
 		Name: podtolerationrestriction.PluginName, register: podtolerationrestriction.Register, TakesConfiguration: true,
-		Does:  "Adds the tolerations of the namespace's annotations to pods, and refuses all that they do not allow.",
-		About: []About{pods}, Reads: cluster("namespaces"),
+		changes: []string{"Spec.Tolerations"},
+		Does:    "Adds the tolerations of the namespace's annotations to pods, and refuses all that they do not allow.",
+		About:   []About{pods}, Reads: cluster("namespaces"),
 	},
 	{
 		Name: eventratelimit.PluginName, register: eventratelimit.Register, forecast: dry, TakesConfiguration: true, NeedsConfiguration: true,
@@ -260,17 +270,20 @@ var table = []Plugin{
 	},
 	{
 		Name: extendedresourcetoleration.PluginName, register: extendedresourcetoleration.Register,
-		Does:  "Lets pods that ask for an extended resource tolerate the taint of its name.",
-		About: []About{pods},
+		changes: []string{"Spec.Tolerations"},
+		Does:    "Lets pods that ask for an extended resource tolerate the taint of its name.",
+		About:   []About{pods},
 	},
 	{
 		Name: setdefault.PluginName, register: setdefault.Register, Default: true,
-		Does:  "Gives claims without a storage class the default one.",
-		About: []About{{Resource: "persistentvolumeclaims", Operations: create}}, Reads: cluster("storageclasses.storage.k8s.io"), idle: withStorageClass,
+		changes: []string{"Spec.StorageClassName"},
+		Does:    "Gives claims without a storage class the default one.",
+		About:   []About{{Resource: "persistentvolumeclaims", Operations: create}}, Reads: cluster("storageclasses.storage.k8s.io"), idle: withStorageClass,
 	},
 	{
 		Name: storageobjectinuseprotection.PluginName, register: storageobjectinuseprotection.Register, Default: true,
-		Does: "Gives volumes, claims and volume attributes classes the finalizer that keeps them while they are in use.",
+		changes: []string{"ObjectMeta.Finalizers"},
+		Does:    "Gives volumes, claims and volume attributes classes the finalizer that keeps them while they are in use.",
 		About: []About{
 			{Resource: "persistentvolumes", Operations: create}, {Resource: "persistentvolumeclaims", Operations: create},
 			{Group: "storage.k8s.io", Resource: "volumeattributesclasses", Operations: create},
@@ -278,8 +291,9 @@ var table = []Plugin{
 	},
 	{
 		Name: podgroupprotection.PluginName, register: podgroupprotection.Register, Default: true,
-		Does:  "Gives pod groups the finalizer that keeps them while they are in use.",
-		About: []About{{Group: "scheduling.k8s.io", Resource: "podgroups", Operations: create}},
+		changes: []string{"ObjectMeta.Finalizers"},
+		Does:    "Gives pod groups the finalizer that keeps them while they are in use.",
+		About:   []About{{Group: "scheduling.k8s.io", Resource: "podgroups", Operations: create}},
 	},
 	{
 		Name: gc.PluginName, register: gc.Register,
@@ -293,8 +307,9 @@ var table = []Plugin{
 	},
 	{
 		Name: runtimeclass.PluginName, register: runtimeclass.Register, Default: true,
-		Does:  "Gives pods the overhead, node selector and tolerations of their RuntimeClass, and refuses pods whose class does not exist.",
-		About: newPods, Reads: cluster("runtimeclasses.node.k8s.io"), idle: withoutRuntimeClass,
+		changes: []string{"Spec.Overhead", "Spec.NodeSelector", "Spec.Tolerations"},
+		Does:    "Gives pods the overhead, node selector and tolerations of their RuntimeClass, and refuses pods whose class does not exist.",
+		About:   newPods, Reads: cluster("runtimeclasses.node.k8s.io"), idle: withoutRuntimeClass,
 	},
 	{
 		Name: approval.PluginName, register: approval.Register, Default: true, Asks: true,
@@ -318,8 +333,9 @@ var table = []Plugin{
 	},
 	{
 		Name: defaultingressclass.PluginName, register: defaultingressclass.Register, Default: true,
-		Does:  "Gives ingresses without a class the default one.",
-		About: []About{{Group: "networking.k8s.io", Resource: "ingresses", Operations: create}}, Reads: cluster("ingressclasses.networking.k8s.io"), idle: withIngressClass,
+		changes: []string{"Spec.IngressClassName"},
+		Does:    "Gives ingresses without a class the default one.",
+		About:   []About{{Group: "networking.k8s.io", Resource: "ingresses", Operations: create}}, Reads: cluster("ingressclasses.networking.k8s.io"), idle: withIngressClass,
 	},
 	{
 		Name: denyserviceexternalips.PluginName, register: denyserviceexternalips.Register,
@@ -328,7 +344,8 @@ var table = []Plugin{
 	},
 	{
 		Name: podtopologylabels.PluginName, register: podtopologylabels.Register, Default: true, Since: 35,
-		Does: "Copies the zone and region labels of a node to the pods that are bound to it.",
+		changes: []string{"ObjectMeta.Labels"},
+		Does:    "Copies the zone and region labels of a node to the pods that are bound to it.",
 		About: []About{
 			{Resource: "pods", Operations: create}, {Resource: "pods", Subresource: "binding", Operations: create},
 		},

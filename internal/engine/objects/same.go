@@ -3,6 +3,7 @@ package objects
 import (
 	"bytes"
 	"reflect"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -19,6 +20,52 @@ func Same(one, other runtime.Object) bool {
 	}
 	a, b := reflect.ValueOf(one), reflect.ValueOf(other)
 	return a.Type() == b.Type() && sameValue(a, b)
+}
+
+// SameFields reports whether two objects have equal fields at paths of Go field names, joined by dots. Fields that
+// their type lacks are left out. Objects of different types, and objects without struct fields, are compared as by
+// Same.
+func SameFields(one, other runtime.Object, paths []string) bool {
+	a, b := reflect.Indirect(reflect.ValueOf(one)), reflect.Indirect(reflect.ValueOf(other))
+	if _, ok := one.(*unstructured.Unstructured); ok || a.Type() != b.Type() || a.Kind() != reflect.Struct {
+		return Same(one, other)
+	}
+	for _, path := range paths {
+		if at := indexOf(a.Type(), path); at != nil && !sameValue(a.FieldByIndex(at), b.FieldByIndex(at)) {
+			return false
+		}
+	}
+	return true
+}
+
+// field is a path of field names in a struct type.
+type field struct {
+	of   reflect.Type
+	path string
+}
+
+// indexes caches the indexes of fields: a map of field to []int, nil for a field that the type lacks.
+var indexes sync.Map
+
+func indexOf(t reflect.Type, path string) []int {
+	key := field{t, path}
+	if known, ok := indexes.Load(key); ok {
+		return known.([]int)
+	}
+	var index []int
+	for name := range strings.SplitSeq(path, ".") {
+		f, ok := reflect.StructField{}, t.Kind() == reflect.Struct
+		if ok {
+			f, ok = t.FieldByName(name)
+		}
+		if !ok {
+			index = nil
+			break
+		}
+		index, t = append(index, f.Index...), f.Type
+	}
+	indexes.Store(key, index)
+	return index
 }
 
 // sameValue compares values of one type. API types have no cycles.

@@ -68,6 +68,33 @@ func TestSameObjects(t *testing.T) {
 	}
 }
 
+// Only the listed fields are compared, and fields that the type lacks have no effect.
+func TestSameFields(t *testing.T) {
+	one := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{NodeName: "n"}}
+	for _, tt := range []struct {
+		name   string
+		change func(*corev1.Pod)
+		fields []string
+		want   bool
+	}{
+		{"a listed field", func(p *corev1.Pod) { p.Labels["a"] = "c" }, []string{"Spec.NodeName", "ObjectMeta.Labels"}, false},
+		{"the struct around it", func(p *corev1.Pod) { p.Spec.NodeName = "m" }, []string{"Spec"}, false},
+		{"another field", func(p *corev1.Pod) { p.Spec.NodeName = "m" }, []string{"ObjectMeta.Labels"}, true},
+		{"a field that the type lacks", func(p *corev1.Pod) { p.Spec.NodeName = "m" }, []string{"Spec.Taints", "Spec.NodeName.Length", "Data"}, true},
+		{"no field", func(p *corev1.Pod) { p.Spec.NodeName = "m" }, nil, true},
+	} {
+		other := one.DeepCopy()
+		tt.change(other)
+		if got := SameFields(one, other, tt.fields); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"a": "b"}}
+	if SameFields(u, &unstructured.Unstructured{}, []string{"Spec"}) || SameFields(one, &corev1.Service{}, []string{"Spec"}) {
+		t.Error("objects without such fields are not compared in full")
+	}
+}
+
 // deepCopy copies everything except the values of unexported fields, which it shares.
 func deepCopy(v reflect.Value) reflect.Value {
 	c := reflect.New(v.Type()).Elem()

@@ -144,7 +144,8 @@ func TestADenyAllPolicyDoesNotHoldUpTheStart(t *testing.T) {
 	}
 	took := restart()
 	t.Logf("a start takes %s, and %s under the policy", usual, took)
-	if took > 2*usual+5*time.Second {
+	// The load of the machine may change between the two starts.
+	if took > 2*usual+20*time.Second {
 		t.Errorf("a start takes %s under the policy, and %s without", took, usual)
 	}
 	// The rejected objects are created when the policy is deleted.

@@ -395,15 +395,19 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// S33.1: without a registration, the program is the only workload behind a service with port 443. Objects without a namespace
-// are in the namespace of the service that selects them.
+// S33.1: without a registration, the program is the only workload behind a service with port 443 or 9443. Objects without a
+// namespace are in the namespace of the service that selects them.
 func TestProgramsWithoutARegistration(t *testing.T) {
-	s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, deployed)
-	if p := s.programs[0]; p.workload == nil || p.port != 10250 {
-		t.Errorf("port %d, %v", p.port, p.workload)
+	metrics := "apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: metrics}\nspec: {selector: {app: exporter}, ports: [{port: 8080}]}\n---\n" +
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: shop, name: exporter}\nspec: {template: {metadata: {labels: {app: exporter}}, spec: {containers: [{name: c, image: i}]}}}\n---\n"
+	for port, want := range map[string]bool{"443": true, "9443": true, "8080": false} {
+		s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, metrics+strings.Replace(deployed, "port: 443", "port: "+port, 1))
+		if p := s.programs[0]; (p.workload != nil && p.port == 10250) != want {
+			t.Errorf("service port %s: port %d, %v", port, p.port, p.workload)
+		}
 	}
 	service, rest, _ := strings.Cut(deployed, "---\n")
-	s, _ = programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+service+"---\n"+strings.ReplaceAll(rest, "namespace: shop, ", ""))
+	s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+service+"---\n"+strings.ReplaceAll(rest, "namespace: shop, ", ""))
 	if p := s.programs[0]; p.workload == nil || p.namespace() != "shop" || !slices.Contains(p.env, "PASSWORD=hidden") {
 		t.Errorf("namespace %s, %v", p.namespace(), p.workload)
 	}

@@ -160,11 +160,17 @@ func (p *project) place(namespace string) {
 	}
 }
 
-// only returns the service with port 443 of the only workload; none if there are several.
+// ofWebhooks reports whether a port of a service may be the one for webhooks.
+func ofWebhooks(port any) bool {
+	at := number(port, "port")
+	return at == 443 || at == defaultPort
+}
+
+// only returns the services with a port for webhooks of the only workload; none if there are several workloads.
 func (p *project) only() (found []types.NamespacedName) {
 	var only *unstructured.Unstructured
 	for _, u := range p.objects {
-		if u.GetKind() != "Service" || !slices.ContainsFunc(list(u.Object, "spec", "ports"), func(port any) bool { return number(port, "port") == 443 }) {
+		if u.GetKind() != "Service" || !slices.ContainsFunc(list(u.Object, "spec", "ports"), ofWebhooks) {
 			continue
 		}
 		for _, w := range p.objects {
@@ -181,11 +187,11 @@ func (p *project) only() (found []types.NamespacedName) {
 	return found
 }
 
-// targetPort returns the port of the pods behind a service: of its port 443, or of its only port.
+// targetPort returns the port of the pods behind a service: of its port for webhooks, or of its only port.
 func targetPort(service *unstructured.Unstructured) intstr.IntOrString {
 	ports := list(service.Object, "spec", "ports")
 	for _, port := range ports {
-		if number(port, "port") != 443 && len(ports) > 1 {
+		if !ofWebhooks(port) && len(ports) > 1 {
 			continue
 		}
 		if name := text(port, "targetPort"); name != "" {

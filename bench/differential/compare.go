@@ -167,7 +167,8 @@ func walk(out []difference, path string, kube, gatehouse any) []difference {
 		if !ok {
 			break
 		}
-		keys := maps.Clone(k)
+		keys := map[string]any{}
+		maps.Copy(keys, k)
 		maps.Copy(keys, g)
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
 			out = walk(out, path+"."+key, k[key], g[key])

@@ -2,9 +2,11 @@ package main
 
 import (
 	"net/http"
+	"net/url"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/http2"
 )
 
 func TestCompareIgnoresWhatNoTwoServersShare(t *testing.T) {
@@ -81,5 +83,19 @@ func TestCasesAreReadable(t *testing.T) {
 		if _, err := loadKnown(file); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Comparisons continue after the panic of a handler.
+func TestPanicsOfServersAreAnswers(t *testing.T) {
+	reset := &url.Error{Op: "Post", Err: http2.StreamError{StreamID: 1, Code: http2.ErrCodeInternal}}
+	if a, err := broken(reset); err != nil || a.Code != http.StatusInternalServerError {
+		t.Errorf("%v: %+v, %v", reset, a, err)
+	} else if found := compare(a, answer{Code: http.StatusCreated, Audit: map[string]any{"a": "b"}}); len(found) != 3 {
+		t.Errorf("differences from another answer: %+v", found)
+	}
+	refused := &url.Error{Op: "Post", Err: http2.StreamError{StreamID: 1, Code: http2.ErrCodeRefusedStream}}
+	if _, err := broken(refused); err != refused {
+		t.Errorf("%v: %v", refused, err)
 	}
 }

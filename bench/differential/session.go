@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/net/http2"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -128,7 +130,7 @@ func (s *session) send(ctx context.Context, st step) (answer, error) {
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return answer{}, fmt.Errorf("%s %s: %w", st.method, st.path, err)
+		return broken(fmt.Errorf("%s %s: %w", st.method, st.path, err))
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
@@ -167,6 +169,16 @@ func (s *session) send(ctx context.Context, st step) (answer, error) {
 	}
 	a.Body = string(data)
 	return a, nil
+}
+
+// broken returns the answer that a failed request counts as, or the error. A kube-apiserver whose handler panics resets
+// the stream with an internal error, like 1.36.3 on a JSONPatch with a list of objects as its value.
+func broken(err error) (answer, error) {
+	var reset http2.StreamError
+	if errors.As(err, &reset) && reset.Code == http2.ErrCodeInternal {
+		return answer{Code: http.StatusInternalServerError, Body: "no answer: the server reset the stream"}, nil
+	}
+	return answer{}, err
 }
 
 // flow returns the name of a FlowSchema or PriorityLevelConfiguration by its UID. The name is empty if the UID is

@@ -363,6 +363,7 @@ func (s *session) loop(ctx context.Context, authority []byte) (err error) {
 			}
 			if e.process.Err == nil && e.program.restarts < mostRestarts {
 				e.program.restarts++
+				e.program.again = e.program.ran
 				s.Say("The program ended without an error, and starts again, as in a cluster.")
 				changed = []*program{e.program}
 				continue

@@ -77,6 +77,8 @@ type program struct {
 	// command is the command line for the user.
 	command []string
 	process *subprocess.Process
+	// ran is the command line of the last start, and again the command line of the next start; nil if it needs a build.
+	ran, again []string
 	// restarts counts the restarts after an end without an error.
 	restarts int
 	output   io.Writer
@@ -508,10 +510,13 @@ func (s *session) replace(ctx context.Context, programs []*program) error {
 	commands := map[*program][]string{}
 	for _, p := range programs {
 		idle := func() {}
-		if p.process == nil && s.Busy != nil && p.recipe.build != nil {
+		if p.process == nil && p.again == nil && s.Busy != nil && p.recipe.build != nil {
 			idle = s.Busy("Building the program")
 		}
-		args, err := p.recipe.make(ctx, s.guard, os.Environ(), p.home, p.output)
+		args, err := p.again, error(nil)
+		if p.again = nil; args == nil {
+			args, err = p.recipe.make(ctx, s.guard, os.Environ(), p.home, p.output)
+		}
 		idle()
 		if ctx.Err() != nil {
 			return nil
@@ -543,6 +548,7 @@ func (s *session) replace(ctx context.Context, programs []*program) error {
 			s.Say("The program does not start: %v.", err)
 			continue
 		}
+		p.ran = commands[p]
 		started = append(started, p)
 		go s.await(ctx, p, p.process)
 	}

@@ -250,7 +250,7 @@ func TestPlaceholdersBecomeTheCertificate(t *testing.T) {
 	}
 }
 
-// S33.13: a program that ends without an error starts again, but not for ever; after an error it does not.
+// S33.13: a program that ends without an error starts again without a build, but not for ever; after an error it does not.
 func TestAProgramThatEndsStartsAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script string
@@ -262,7 +262,7 @@ func TestAProgramThatEndsStartsAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			p, err := newProgram(&target{}, Program{Command: []string{"/bin/sh", "-c", tc.script, filepath.Join(dir, "starts")}}, nil)
+			p, err := newProgram(&target{}, Program{Build: "echo >>" + filepath.Join(dir, "builds"), Command: []string{"/bin/sh", "-c", tc.script, filepath.Join(dir, "starts")}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -279,6 +279,9 @@ func TestAProgramThatEndsStartsAgain(t *testing.T) {
 			}
 			if starts, err := os.ReadFile(filepath.Join(dir, "starts")); err != nil || len(starts) != tc.starts {
 				t.Errorf("it started %d times, want %d: %v", len(starts), tc.starts, err)
+			}
+			if builds, err := os.ReadFile(filepath.Join(dir, "builds")); err != nil || len(builds) != 1 {
+				t.Errorf("it was built %d times, want once: %v", len(builds), err)
 			}
 		})
 	}

@@ -73,6 +73,13 @@ func (c *content) of(namespace string) container.Data {
 func (s *session) choosePrograms() (found []*program, err error) {
 	for _, t := range s.project.targets {
 		p, err := newProgram(t, s.settings(t, len(s.project.targets) == 1), slices.Concat(s.Paths, s.Kustomizations, []string{s.Chart}))
+		if err != nil && len(s.project.targets) > 1 {
+			var services []string
+			for _, other := range s.project.targets {
+				services = append(services, other.services[0].String())
+			}
+			err = fmt.Errorf("%w; or run one program, by --service with its service: %s", err, strings.Join(services, ", "))
+		}
 		if err != nil {
 			return nil, err
 		}

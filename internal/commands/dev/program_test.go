@@ -207,6 +207,15 @@ func TestSeveralPrograms(t *testing.T) {
 	if _, err := s.read(t.Context()); err == nil || !strings.Contains(err.Error(), "name several services (shop/hook, shop/other, shop/alias): say with --service") {
 		t.Errorf("with a command: %v", err)
 	}
+	t.Chdir(t.TempDir())
+	s = &session{Options: Options{Paths: []string{"-"}}, piped: []byte(registrations + deployed + second + alias)}
+	var err error
+	if s.project, err = s.read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.choosePrograms(); err == nil || !strings.HasSuffix(err.Error(), "; or run one program, by --service with its service: shop/hook, shop/other") {
+		t.Errorf("without source: %v", err)
+	}
 }
 
 // S33.12: placeholders of templates in a mounted secret, and a certificate for the service under any name, become the

@@ -334,6 +334,9 @@ var (
 
 func plain(text string) string { return spaces.ReplaceAllString(text, "$1-N") }
 
+// unmarked removes the end of a line of code, and what looks like a link, from a text.
+var unmarked = strings.NewReplacer("`", "'", "](", "] (")
+
 // brief returns the beginning of a text, or of a value in JSON, for a line of code in Markdown.
 func brief(v any) string {
 	const enough = 300
@@ -341,7 +344,7 @@ func brief(v any) string {
 	if !ok {
 		whole = show(v)
 	}
-	text := []rune(strings.Join(strings.Fields(strings.ReplaceAll(whole, "`", "'")), " "))
+	text := []rune(strings.Join(strings.Fields(unmarked.Replace(whole)), " "))
 	if len(text) > enough {
 		return string(text[:enough]) + "..."
 	}

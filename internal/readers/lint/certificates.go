@@ -26,8 +26,8 @@ type client struct {
 	closed bool
 	// at is the place of the clientConfig.
 	at place
-	// own is set if the client only concerns objects of its program: custom resources, and objects
-	// with an opt-in label.
+	// own is set if the client only concerns objects of its program: custom resources, and objects or namespaces with
+	// an opt-in label, except the pods of namespaces; or only resources that are rarely written.
 	own bool
 	// promised is set if annotations request a caBundle from a controller.
 	promised bool
@@ -39,7 +39,7 @@ func (p *pass) clients() []client {
 	var list []client
 	p.webhooks(func(e *snapshot.Entry) {
 		where := at(e.Entry, "clientConfig")
-		list = append(list, client{&e.ClientConfig, "the webhook " + e.Name, failsClosed(e), where, !p.isAbout(e) || optsIn(e.ObjectSelector), injected(p.Written[where.object].Annotations)})
+		list = append(list, client{&e.ClientConfig, "the webhook " + e.Name, failsClosed(e), where, !p.isAbout(e) || optsIn(e.ObjectSelector) || optsIn(e.NamespaceSelector) && !aboutPods(e.Rules) || onlyRare(e.Rules), injected(p.Written[where.object].Annotations)})
 	})
 	for i := range p.Conversions {
 		c := &p.Conversions[i]
@@ -71,6 +71,12 @@ func (p *pass) validities(f func(c *client, from, to time.Time)) {
 // request it, or a role of the files allows it.
 func (c *client) mayBeSet(p *pass) bool {
 	return p.Partial && (c.promised || p.Injectors[c.at.object.Kind])
+}
+
+// blank reports whether the file has the field caBundle without a value, for a script or a patch.
+func (c *client) blank(p *pass) bool {
+	filled, written := p.Written[c.at.object].Fields[pathText(c.under("caBundle").path)]
+	return written && !filled
 }
 
 // under returns a place in the clientConfig.
@@ -179,7 +185,7 @@ var caBundleMissing = &Rule{
 	ID: "ca-bundle-missing", Level: Warning,
 	Reads: []Part{Services, Workloads, Access},
 	check: eachClient(func(p *pass, c *client) {
-		if c.Service == nil || len(c.CABundle) > 0 || c.mayBeSet(p) {
+		if c.Service == nil || len(c.CABundle) > 0 || p.Managed || c.mayBeSet(p) || c.blank(p) {
 			return
 		}
 		name := types.NamespacedName{Namespace: c.Service.Namespace, Name: c.Service.Name}

@@ -122,6 +122,11 @@ var listElementIncomplete = &Rule{
 	}),
 }
 
+var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+
+// optionalOfPods are fields that admission plugins set in some pods: a pod that does not mount its token has no volume.
+var optionalOfPods = []string{"spec.volumes", "spec.nodeSelector", "spec.imagePullSecrets"}
+
 var patchParentMissing = &Rule{
 	ID: "patch-parent-missing", Level: Warning,
 	Reads: []Part{Kinds, Definitions},
@@ -136,7 +141,8 @@ var patchParentMissing = &Rule{
 				parent = append(parent, jsonpointer.Unescape(step))
 			}
 			for n := 1; n <= len(parent); n++ {
-				if !p.lacks(&s, smallest, parent[:n]) || p.guarded(f.entry, parent[:n]) {
+				optional := s.kind == podKind && slices.Contains(optionalOfPods, strings.Join(parent[:n], "."))
+				if !optional && !p.lacks(&s, smallest, parent[:n]) || p.guarded(f.entry, parent[:n]) {
 					continue
 				}
 				_, follows := p.failing(f, true)
@@ -151,12 +157,20 @@ var patchParentMissing = &Rule{
 // guarded reports whether an expression of a policy reads a field of the object, or adds it.
 func (p *pass) guarded(e *snapshot.Entry, path []string) bool {
 	pointer := "/" + strings.Join(path, "/")
+	// Expressions read any element of a list, and an applyConfiguration names none.
+	names := slices.DeleteFunc(slices.Clone(path), isIndex)
+	read := slices.Clone(path)
+	for i, step := range read {
+		if isIndex(step) {
+			read[i] = expression.Element
+		}
+	}
 	for _, f := range p.factsOf(e) {
 		if f.trials == nil {
 			continue
 		}
-		if slices.ContainsFunc(f.trials.Reads(), func(read []string) bool {
-			return len(read) > len(path) && (read[0] == "object" || read[0] == "oldObject") && slices.Equal(read[1:len(path)+1], path)
+		if slices.ContainsFunc(f.trials.Reads(), func(one []string) bool {
+			return (one[0] == "object" || one[0] == "oldObject") && starts(one[1:], read)
 		}) {
 			return true
 		}
@@ -165,8 +179,12 @@ func (p *pass) guarded(e *snapshot.Entry, path []string) bool {
 			if m.Type == "JSONPatch" {
 				return m.Fields["path"] == pointer
 			}
+			if m.Patched {
+				// The value of a patch, such as an element of the list.
+				return false
+			}
 			// An applyConfiguration makes all parents of its fields.
-			return starts(append(stepsOf(&m), ""), path) || slices.ContainsFunc(slices.Collect(maps.Keys(m.Fields)), func(name string) bool { return starts(append(stepsOf(&m), name), path) })
+			return starts(append(stepsOf(&m), ""), names) || slices.ContainsFunc(slices.Collect(maps.Keys(m.Fields)), func(name string) bool { return starts(append(stepsOf(&m), name), names) })
 		}) {
 			return true
 		}
@@ -174,33 +192,53 @@ func (p *pass) guarded(e *snapshot.Entry, path []string) bool {
 	return false
 }
 
+// isIndex reports whether a step of a JSON pointer is an index of a list.
+func isIndex(step string) bool { return step == "-" || strings.Trim(step, "0123456789") == "" }
+
 func starts(path, with []string) bool {
 	return len(path) >= len(with) && slices.Equal(path[:len(with)], with)
 }
 
-// changeable are the fields of the spec of a pod that an update may change.
-var changeable = []string{
-	"spec.containers.image", "spec.initContainers.image", "spec.activeDeadlineSeconds", "spec.terminationGracePeriodSeconds", "spec.tolerations", "spec.schedulingGates",
+// immutable are the kinds with fields below a path that an update must not change, and the fields there that it may
+// change. Updates may change the template of a suspended Job.
+var immutable = []struct {
+	kind                schema.GroupVersionKind
+	what, below, unless string
+	changeable          []string
+}{
+	{podKind, "pod", "spec.", "", []string{
+		"spec.containers.image", "spec.initContainers.image", "spec.activeDeadlineSeconds", "spec.terminationGracePeriodSeconds", "spec.tolerations", "spec.schedulingGates",
+	}},
+	{schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, "job", "spec.template.", "suspend", nil},
 }
 
 var mutationImmutableField = &Rule{
 	ID: "mutation-immutable-field", Level: Warning, Advice: "dont-change-immutable-objects",
 	Reads: []Part{Kinds},
 	check: eachChange(func(p *pass, f *fact, s subject, list []expression.Made) {
-		if s.kind != (schema.GroupVersionKind{Version: "v1", Kind: "Pod"}) || f.entry.Source != registration.MutatingPolicies ||
-			!slices.Contains(p.operationsOn(f.entry, &s), "UPDATE") || p.onlyNew(f.entry) {
+		if f.entry.Source != registration.MutatingPolicies || !slices.Contains(p.operationsOn(f.entry, &s), "UPDATE") || p.onlyNew(f.entry) {
 			return
 		}
-		for _, made := range list {
-			for _, field := range changes(&made) {
-				if !strings.HasPrefix(field, "spec.") || slices.ContainsFunc(changeable, func(may string) bool { return field == may || strings.HasPrefix(field, may+".") }) {
-					continue
+		for _, of := range immutable {
+			if of.kind != s.kind || of.unless != "" && p.mentions(f.entry, of.unless) {
+				continue
+			}
+			for _, made := range list {
+				for _, field := range changes(&made) {
+					if !strings.HasPrefix(field, of.below) || slices.ContainsFunc(of.changeable, func(may string) bool { return field == may || strings.HasPrefix(field, may+".") }) {
+						continue
+					}
+					p.finds(f.at(), "the mutation of %s sets %s of %[3]ss under UPDATE, and an update of a %[3]s must not change it: every update of a %[3]s that was created without it is rejected", f.entry, field, of.what)
+					return
 				}
-				p.finds(f.at(), "the mutation of %s sets %s of pods under UPDATE, and an update of a pod must not change it: every update of a pod that was created without it is rejected", f.entry, field)
-				return
 			}
 		}
 	}),
+}
+
+// mentions reports whether an expression of a policy has a word.
+func (p *pass) mentions(e *snapshot.Entry, word string) bool {
+	return slices.ContainsFunc(p.factsOf(e), func(f *fact) bool { return strings.Contains(f.text, word) })
 }
 
 // onlyNew reports whether a policy may tell new objects from stored ones.
@@ -217,7 +255,7 @@ func changes(made *expression.Made) (list []string) {
 		if op := made.Fields["op"]; op != "add" && op != "replace" && op != "remove" {
 			return nil
 		}
-		steps := slices.DeleteFunc(strings.Split(made.Fields["path"], "/")[min(1, len(made.Fields["path"])):], func(step string) bool { return step == "-" || strings.Trim(step, "0123456789") == "" })
+		steps := slices.DeleteFunc(strings.Split(made.Fields["path"], "/")[min(1, len(made.Fields["path"])):], isIndex)
 		return []string{strings.Join(steps, ".")}
 	}
 	steps := stepsOf(made)

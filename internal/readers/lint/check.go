@@ -144,6 +144,25 @@ func objectOf(e *registration.Entry) Object {
 // it.
 func (p *pass) wanted(o Object) bool { return p.Patched[o] == "" && (p.about == nil || p.about(o)) }
 
+// patched reports whether the object of an entry is not applied as written.
+func (p *pass) patched(e *snapshot.Entry) bool { return p.Patched[objectOf(e.Entry)] != "" }
+
+// old reports whether a file has a webhook configuration in a version before v1. Rule registration-old reports it; a
+// configuration of v1 has other defaults.
+func (p *pass) old(o Object) bool {
+	version := p.Written[o].APIVersion
+	return (o.Kind == registration.MutatingKind || o.Kind == registration.ValidatingKind) && version != "" && !strings.HasSuffix(version, "/v1")
+}
+
+// byOldDefault reports whether the value of a field of a webhook is the default of a version before v1.
+func (p *pass) byOldDefault(e *registration.Entry, field string) bool {
+	return p.byDefaultOf(objectOf(e), e.Index, field)
+}
+
+func (p *pass) byDefaultOf(o Object, index int, field string) bool {
+	return p.old(o) && !p.Written[o].Fields[pathText([]any{"webhooks", index, field})]
+}
+
 // finds adds a finding of the rule's own level.
 func (p *pass) finds(where place, format string, args ...any) {
 	p.findsAs(p.rule.Level, where, format, args...)
@@ -151,7 +170,7 @@ func (p *pass) finds(where place, format string, args ...any) {
 
 // findsAs adds a finding of another level.
 func (p *pass) findsAs(level report.Level, where place, format string, args ...any) {
-	if !p.wanted(where.object) {
+	if !p.wanted(where.object) || level == Note && p.old(where.object) {
 		return
 	}
 	p.report.Findings = append(p.report.Findings, Fault{
@@ -166,7 +185,7 @@ func (p *pass) findsCause(level report.Level, where place, cause, who, format st
 	p.findsAs(level, where, format, args...)
 	if len(p.report.Findings) > before {
 		f := &p.report.Findings[before]
-		f.cause, f.who = cause, who
+		f.cause, f.who, f.said = cause, who, f.Message
 	}
 }
 
@@ -177,12 +196,16 @@ func merge(findings []Fault) []Fault {
 		level report.Level
 		cause string
 	}
-	first, others := map[key]int{}, map[key][]string{}
+	first := map[key]int{}
 	merged := findings[:0]
 	for _, f := range findings {
 		k := key{f.Rule, f.Level, f.cause}
-		if _, ok := first[k]; ok && f.cause != "" {
-			others[k] = append(others[k], f.who)
+		if i, ok := first[k]; ok && f.cause != "" {
+			if one := &merged[i]; f.who == one.who {
+				// Webhooks of two configurations can have one name.
+				f.who += " of " + f.Object.String()
+			}
+			merged[i].add(f.who)
 			continue
 		}
 		if f.cause != "" {
@@ -190,10 +213,39 @@ func merge(findings []Fault) []Fault {
 		}
 		merged = append(merged, f)
 	}
-	for k, names := range others {
-		merged[first[k]].Message += "; the same holds for " + few(names)
-	}
 	return merged
+}
+
+// noteOf are the rules whose notes have one remedy, the most useful first: a webhook gets one of them.
+var noteOf = []*Rule{unscoped, mutatingFailsClosed, mutatesMirrorPods}
+
+// oneNote removes the notes about a webhook whose remedy another finding about it has.
+func oneNote(findings []Fault) []Fault {
+	type webhook struct {
+		Object
+		index any
+	}
+	of := func(f *Fault) webhook {
+		if len(f.Path) < 2 {
+			return webhook{Object: f.Object}
+		}
+		return webhook{f.Object, f.Path[1]}
+	}
+	best := map[webhook]int{}
+	for i := range findings {
+		f := &findings[i]
+		rank := slices.Index(noteOf, f.Rule)
+		if f.Rule == selfDeadlock || f.Rule == controlPlaneNotExempt {
+			rank = -len(noteOf)
+		} else if rank < 0 {
+			continue
+		}
+		best[of(f)] = min(best[of(f)], rank-len(noteOf))
+	}
+	return slices.DeleteFunc(findings, func(f Fault) bool {
+		rank := slices.Index(noteOf, f.Rule)
+		return rank >= 0 && best[of(&f)] < rank-len(noteOf)
+	})
 }
 
 // misses notes a part of the World that the rule needs and cannot see.
@@ -202,7 +254,7 @@ func (p *pass) misses(format string, args ...any) { p.unseen[fmt.Sprintf(format,
 // sum sorts the report.
 func (p *pass) sum() {
 	p.report.sort()
-	p.report.Findings = merge(p.report.Findings)
+	p.report.Findings = merge(oneNote(p.report.Findings))
 	for _, source := range slices.Sorted(maps.Keys(p.Hidden)) {
 		p.report.Unseen = append(p.report.Unseen, fmt.Sprintf("%s: %s", source.Descriptor().Resource, p.Hidden[source]))
 	}

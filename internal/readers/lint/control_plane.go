@@ -132,7 +132,7 @@ func (w *Workload) nodeCritical() bool {
 // standsBehind reports whether a workload serves a webhook.
 func (p *pass) standsBehind(w *Workload, e *snapshot.Entry) bool {
 	name, inside := p.serviceOf(&e.ClientConfig)
-	if !inside || name.Namespace != w.Namespace {
+	if !inside || !w.isIn(name.Namespace) {
 		return false
 	}
 	return slices.Contains(p.behind(name), w)
@@ -140,18 +140,21 @@ func (p *pass) standsBehind(w *Workload, e *snapshot.Entry) bool {
 
 // behind returns the workloads whose pods a service selects.
 func (p *pass) behind(service types.NamespacedName) []*Workload {
-	s, ok := p.Services[service]
-	if !ok || len(s.Spec.Selector) == 0 {
+	s := p.service(service)
+	if s == nil || len(s.Spec.Selector) == 0 {
 		return nil
 	}
 	var list []*Workload
 	for i := range p.Workloads {
-		if w := &p.Workloads[i]; w.Namespace == service.Namespace && selects(s.Spec.Selector, w.Pods.Labels) {
+		if w := &p.Workloads[i]; w.isIn(service.Namespace) && selects(s.Spec.Selector, w.Pods.Labels) {
 			list = append(list, w)
 		}
 	}
 	return list
 }
+
+// isIn reports whether a workload may be in a namespace.
+func (w *Workload) isIn(namespace string) bool { return w.Anywhere || w.Namespace == namespace }
 
 // selects reports whether a service selects pods with some labels.
 func selects(selector, labels map[string]string) bool {

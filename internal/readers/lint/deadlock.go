@@ -48,7 +48,7 @@ func (p *pass) dependencies() *graph {
 	for _, source := range hooks {
 		for _, e := range p.Snapshot.Entries(source) {
 			name, inside := p.serviceOf(&e.ClientConfig)
-			if !inside || !failsClosed(e) {
+			if !inside || !failsClosed(e) || p.patched(e) {
 				continue
 			}
 			b := byName[name]
@@ -79,15 +79,15 @@ func (p *pass) startups(service types.NamespacedName) []*probe {
 	var list []*probe
 	var selector labels.Selector
 	guess := corev1.PodTemplateSpec{}
-	s, known := p.Services[service]
-	if known && len(s.Spec.Selector) > 0 {
+	s := p.service(service)
+	if s != nil && len(s.Spec.Selector) > 0 {
 		selector = labels.SelectorFromSet(s.Spec.Selector)
 		guess.Labels = s.Spec.Selector
 	}
 	for i := range p.Workloads {
 		w := &p.Workloads[i]
-		if w.Namespace == service.Namespace && selector != nil && selector.Matches(labels.Set(w.Pods.Labels)) {
-			list = append(list, pod(w.Namespace, w.Name, w.Kind, &w.Pods))
+		if w.isIn(service.Namespace) && selector != nil && selector.Matches(labels.Set(w.Pods.Labels)) {
+			list = append(list, pod(service.Namespace, w.Name, w.Kind, &w.Pods))
 		}
 	}
 	if len(list) == 0 {

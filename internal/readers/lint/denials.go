@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -225,12 +226,16 @@ func (p *pass) builtinGroup(group string) bool {
 	return slices.ContainsFunc(p.Resources, func(r Resource) bool { return r.Group == group && !r.Custom })
 }
 
+// immortal are the namespaces that an API server does not delete.
+var immortal = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
+
 var deleteOwnKind = &Rule{
 	ID: "delete-own-kind", Level: Note, Advice: "avoid-dependency-loops",
 	Reads: []Part{Namespaces, Kinds, Definitions},
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
 		name, inside := p.serviceOf(&e.ClientConfig)
-		if !inside || !failsClosed(e) {
+		// An API server refuses to delete the namespaces of the system.
+		if !inside || !failsClosed(e) || slices.Contains(immortal, name.Namespace) {
 			return
 		}
 		for i := range p.Resources {
@@ -240,7 +245,7 @@ var deleteOwnKind = &Rule{
 			}
 			q := request(admission.Delete, target{r.Group, r.Version, r.Kind.Kind, r.Resource, "", name.Namespace, "one"}, controller("namespace-controller"), nil)
 			for _, h := range p.hits(q, func(other *snapshot.Entry) bool { return other == e }) {
-				p.finds(at(e.Entry), "the webhook %s fails closed and intercepts the DELETE of %s in namespace %s, in which its server runs: when that namespace is deleted, the server ends first, and the namespace is never gone if it has %s%s", e.Name, r.Resource, name.Namespace, r.Resource, unless(h.unsure))
+				p.findsCause(p.rule.Level, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s fails closed and intercepts the DELETE of %s in namespace %s, in which its server runs: when that namespace is deleted, the server ends first, and the namespace is never gone if it has %s%s", e.Name, r.Resource, name.Namespace, r.Resource, unless(h.unsure))
 				return
 			}
 		}

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,6 +31,9 @@ var ruleNeverMatches = &Rule{
 					if names := notNames(r); len(names) > 0 {
 						p.finds(at(e.Entry, append(rulesPath(e.Entry, i), "resourceNames")...), "no object has the name %s in resourceNames of rule %d of %s, which are compared as they are, without patterns", few(names), i+1, e)
 					}
+					if names := p.unserved(r); len(names) > 0 {
+						p.finds(at(e.Entry, append(rulesPath(e.Entry, i), "resources")...), "no request matches %s in rule %d of %s: the API serves no such resource in %s", few(names), i+1, e, groupsText(r.APIGroups))
+					}
 					continue
 				}
 				if group := p.undefined(r); group != "" {
@@ -40,6 +44,35 @@ var ruleNeverMatches = &Rule{
 			}
 		})
 	},
+}
+
+// unserved returns the resources in a rule that no version of its groups has. It is empty if the rule names a group whose
+// kinds are not all known.
+func (p *pass) unserved(r *registration.Rule) (list []string) {
+	known := func(group string) bool {
+		return group != "*" && (!p.Partial || slices.ContainsFunc(p.Resources, func(k Resource) bool { return k.Group == group && !k.Custom }))
+	}
+	if slices.ContainsFunc(r.APIGroups, func(group string) bool { return !known(group) }) {
+		return nil
+	}
+	for _, named := range r.Resources {
+		resource, sub, _ := strings.Cut(named, "/")
+		if resource != "*" && !slices.ContainsFunc(p.Resources, func(k Resource) bool {
+			return k.Resource == resource && slices.Contains(r.APIGroups, k.Group) && (sub == "*" || !k.kindOf(sub).Empty())
+		}) {
+			list = append(list, named)
+		}
+	}
+	return list
+}
+
+// groupsText names API groups.
+func groupsText(groups []string) string {
+	var names []string
+	for _, g := range groups {
+		names = append(names, cmp.Or(g, "the core group"))
+	}
+	return few(names)
 }
 
 // notNames returns the names in a rule that no object can have: with a character that no name may contain.
@@ -252,7 +285,7 @@ var exactMissesVersion = &Rule{
 		if !p.sees(Kinds) || p.Equivalents == nil {
 			return
 		}
-		if e.Equivalent || e.Source == registration.Initializing || len(e.Rules) == 0 {
+		if e.Equivalent || e.Source == registration.Initializing || len(e.Rules) == 0 || p.byOldDefault(e.Entry, "matchPolicy") {
 			return
 		}
 		var missed []string
@@ -306,7 +339,12 @@ var objectSelectorOptOut = &Rule{
 		if e.Entry.Policy != nil {
 			where = at(e.Entry, "matchConstraints", "objectSelector")
 		}
-		p.finds(where, "users can exclude their objects from %s by a label: objectSelector %s", e, s)
+		level := p.rule.Level
+		if !p.isAbout(e) {
+			// The objects of one program, whose documentation may have the label.
+			level = Note
+		}
+		p.findsAs(level, where, "users can exclude their objects from %s by a label: objectSelector %s", e, s)
 	}),
 }
 

@@ -1,22 +1,26 @@
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
 
 // Merge returns the findings of several Worlds, such as the variants of a repository. A finding that several have is
-// there once, with the Variant of the first.
+// there once, with the Variant of the first, and names the subjects of all.
 func Merge(reports []*Report) *Report {
 	merged := *reports[0]
-	seen := map[string]bool{}
+	first := map[string]int{}
 	merged.Findings, merged.Unseen = nil, nil
 	for i, r := range reports {
 		for _, f := range r.Findings {
 			f.Variant = i
-			if key := fmt.Sprint(f.Rule.ID, f.Level, f.Object, f.Path, f.Message); !seen[key] {
-				seen[key] = true
+			key := fmt.Sprint(f.Rule.ID, f.Level, f.Object, f.Path, cmp.Or(f.said, f.Message))
+			if at, known := first[key]; !known {
+				first[key] = len(merged.Findings)
 				merged.Findings = append(merged.Findings, f)
+			} else if f.cause != "" {
+				merged.Findings[at].add(f.others...)
 			}
 		}
 		for _, text := range r.Unseen {

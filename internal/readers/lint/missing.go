@@ -3,6 +3,7 @@ package lint
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/common/types"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
@@ -104,6 +106,15 @@ func (p *pass) settings(f *fact) (list []setting) {
 				}
 				for _, path := range f.trials.Paths(root) {
 					for n := 1; n <= len(path); n++ {
+						if root == "object" && operation == "CREATE" && slices.Equal(path[:n], []string{"metadata", "name"}) && p.mayBeUnnamed(f.entry, s) && !seen["unnamed"] {
+							seen["unnamed"] = true
+							unnamed := ""
+							list = append(list, setting{expression.Setting{
+								Known: expression.Known{Operation: operation, Namespace: f.use != condition}, Missing: path[:n],
+								Object: expression.Without(path[:n]...), RequestName: &unnamed,
+							}, fmt.Sprintf("the CREATE of %s with metadata.generateName, whose metadata.name is set after the mutating pass", s.Resource.Resource)})
+							continue
+						}
 						if !p.lacks(s, minimal, path[:n]) {
 							continue
 						}
@@ -140,6 +151,13 @@ func (p *pass) settings(f *fact) (list []setting) {
 	return list
 }
 
+// mayBeUnnamed reports whether an entry sees new objects of a kind before they have a name: the mutating pass is before
+// the name of generateName is made, and rules with names match no object without one.
+func (p *pass) mayBeUnnamed(e *snapshot.Entry, s *subject) bool {
+	return e.Source.Descriptor().Pass == registration.MutatingPass && s.kind == s.Kind &&
+		slices.ContainsFunc(e.Rules, func(r registration.Rule) bool { return len(r.ResourceNames) == 0 })
+}
+
 // smallest returns the smallest object of a kind; nil if it is not known, and for objects of subresources.
 func (p *pass) smallest(s *subject) *expression.Partial {
 	if p.Minimal == nil || s.kind != s.Kind {
@@ -169,9 +187,34 @@ func (p *pass) lacks(s *subject, smallest *expression.Partial, path []string) bo
 		}
 		below, ok := value.(*expression.Partial)
 		if !ok {
-			return false
+			return lacksIn(value, path[i+1:])
 		}
 		smallest = below
+	}
+	return false
+}
+
+// lacksIn is lacks for a value of JSON, whose lists have the elements that objects have in any case.
+func lacksIn(value any, path []string) bool {
+	for i, step := range path {
+		known := false
+		switch of := value.(type) {
+		case map[string]any:
+			value, known = of[step]
+		case []any:
+			n, err := strconv.Atoi(step)
+			if err != nil {
+				return false
+			}
+			if known = n < len(of); known {
+				value = of[n]
+			}
+		default:
+			return false
+		}
+		if !known {
+			return i == len(path)-1
+		}
 	}
 	return false
 }

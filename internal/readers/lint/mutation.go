@@ -218,9 +218,12 @@ func (p *pass) validated(r *Resource) bool {
 var dryRunRejected = &Rule{
 	ID: "dry-run-rejected", Level: Warning, Advice: "avoid-side-effects",
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
+		if p.byOldDefault(e.Entry, "sideEffects") {
+			return
+		}
 		c := plan.Candidate{Entry: e}
 		if reason, _ := c.Beforehand(&plan.Request{DryRun: true}); reason.Code == plan.NoDryRun || reason.Code == plan.NoSideEffects {
-			p.finds(at(e.Entry, "sideEffects"), "dry runs that match the webhook %s are rejected: %s", e.Name, reason)
+			p.findsCause(p.rule.Level, at(e.Entry, "sideEffects"), e.Configuration+reason.String(), "the webhook "+e.Name, "dry runs that match the webhook %s are rejected: %s", e.Name, reason)
 		}
 	}),
 }

@@ -49,10 +49,16 @@ var registrationOld = &Rule{
 		for _, o := range slices.SortedFunc(maps.Keys(p.Written), compareObjects) {
 			version := strings.TrimPrefix(p.Written[o].APIVersion, registration.GroupName+"/")
 			i := slices.IndexFunc(registration.Sources(), func(d registration.Descriptor) bool { return d.Kind == o.Kind })
-			if version == "" || i < 0 || version == registration.Sources()[i].Versions[0] {
+			if version == "" || i < 0 {
 				continue
 			}
-			p.findsCause(p.rule.Level, place{o, []any{"apiVersion"}}, version, o.String(), "%s is written as %s; write it as %s", o, version, registration.Sources()[i].Versions[0])
+			newest, served := registration.Sources()[i].Versions[0], p.servesNewest(&registration.Sources()[i])
+			switch where := (place{o, []any{"apiVersion"}}); {
+			case version != newest && served:
+				p.findsCause(p.rule.Level, where, version, o.String(), "%s is written as %s; write it as %s", o, version, newest)
+			case version == newest && !served:
+				p.findsCause(p.rule.Level, where, version, o.String(), "%s is written as %s, which this release of Kubernetes does not serve", o, version)
+			}
 		}
 		p.webhooks(func(e *snapshot.Entry) {
 			if e.Source != registration.External && !slices.Contains(e.ReviewVersions, "v1") {
@@ -60,6 +66,13 @@ var registrationOld = &Rule{
 			}
 		})
 	},
+}
+
+// servesNewest reports whether the API serves registrations of a kind in v1, if their newest version is v1.
+func (p *pass) servesNewest(d *registration.Descriptor) bool {
+	return d.Versions[0] != "v1" || !p.sees(Kinds) || slices.ContainsFunc(p.Resources, func(r Resource) bool {
+		return r.Group == registration.GroupName && r.Resource == d.Resource && r.Version == d.Versions[0]
+	})
 }
 
 var registrationWritable = &Rule{
@@ -135,7 +148,7 @@ var duplicate = &Rule{
 		for _, d := range registration.Sources() {
 			for _, e := range p.Snapshot.Entries(d.Source) {
 				key := essence(e)
-				if key == "" {
+				if key == "" || p.patched(e) {
 					continue
 				}
 				other := first[key]

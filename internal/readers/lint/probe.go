@@ -155,7 +155,7 @@ func (p *pass) eachHitOf(sources []registration.Source, q *probe, want func(*sna
 	decided := map[decisionKey]decision{}
 	for _, source := range sources {
 		for _, c := range plan.Candidates(p.Snapshot, source, &q.request, p.Equivalents) {
-			if !want(c.Entry) {
+			if p.patched(c.Entry) || !want(c.Entry) {
 				continue
 			}
 			key := decisionKey{p.filter(c.Entry), c.Kind}

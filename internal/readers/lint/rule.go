@@ -72,6 +72,21 @@ type Fault struct {
 	// cause, if set, is the common cause of several findings. They are merged into one finding that
 	// lists the who of the others.
 	cause, who string
+	// others are the who of the merged findings, and said is the Message without them.
+	others []string
+	said   string
+}
+
+// add adds the who of findings with the same cause.
+func (f *Fault) add(others ...string) {
+	for _, who := range others {
+		if !slices.Contains(f.others, who) && who != f.who {
+			f.others = append(f.others, who)
+		}
+	}
+	if f.Message = f.said; len(f.others) > 0 {
+		f.Message += "; the same holds for " + few(f.others)
+	}
 }
 
 // At returns the finding of a report: the fault, at a place of a file. The place is empty if the

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 var serviceMissing = &Rule{
@@ -17,7 +19,7 @@ var serviceMissing = &Rule{
 			return
 		}
 		name, inside := p.serviceOf(c.ClientConfig)
-		if !inside || p.Services[name] != nil {
+		if !inside || p.service(name) != nil {
 			return
 		}
 		switch {
@@ -33,6 +35,14 @@ var serviceMissing = &Rule{
 			p.misses("service %s, which webhooks call, is in no file", name)
 		}
 	}),
+}
+
+// service returns a service; nil if it is not known.
+func (p *pass) service(name types.NamespacedName) *corev1.Service {
+	if s := p.Services[name]; s != nil {
+		return s
+	}
+	return p.Services[types.NamespacedName{Name: name.Name}]
 }
 
 // hasServices reports whether services of the same namespace are known.
@@ -68,7 +78,7 @@ var servicePortMissing = &Rule{
 			return
 		}
 		name, inside := p.serviceOf(c.ClientConfig)
-		s := p.Services[name]
+		s := p.service(name)
 		if !inside || s == nil || s.Spec.Type == corev1.ServiceTypeExternalName {
 			return
 		}
@@ -91,7 +101,7 @@ var serviceNoEndpoints = &Rule{
 			return
 		}
 		name, inside := p.serviceOf(c.ClientConfig)
-		s := p.Services[name]
+		s := p.service(name)
 		if !inside || s == nil || s.Spec.Type == corev1.ServiceTypeExternalName {
 			return
 		}
@@ -115,7 +125,7 @@ var serviceSelectsNothing = &Rule{
 			return
 		}
 		name, inside := p.serviceOf(c.ClientConfig)
-		s := p.Services[name]
+		s := p.service(name)
 		if !inside || s == nil || len(s.Spec.Selector) == 0 || len(p.behind(name)) > 0 {
 			return
 		}
@@ -129,7 +139,24 @@ var serviceSelectsNothing = &Rule{
 }
 
 func (p *pass) hasWorkloads(namespace string) bool {
-	return slices.ContainsFunc(p.Workloads, func(w Workload) bool { return w.Namespace == namespace })
+	return slices.ContainsFunc(p.Workloads, func(w Workload) bool { return w.Namespace == namespace && !w.Anywhere })
+}
+
+// rare are resources that an installation writes, and hardly anything later.
+var rare = []string{"storageclasses", "volumeattributesclasses", "csidrivers", "priorityclasses", "runtimeclasses", "ingressclasses"}
+
+// onlyRare reports whether rules are only about resources in rare.
+func onlyRare(rules []registration.Rule) bool {
+	return !slices.ContainsFunc(rules, func(r registration.Rule) bool {
+		return slices.ContainsFunc(r.Resources, func(resource string) bool { return !slices.Contains(rare, resource) })
+	})
+}
+
+// aboutPods reports whether a rule is about pods: the pods of namespaces that opt in include pods of any program.
+func aboutPods(rules []registration.Rule) bool {
+	return slices.ContainsFunc(rules, func(r registration.Rule) bool {
+		return slices.Contains(r.Resources, "pods") || slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, "*/*")
+	})
 }
 
 var singleReplica = &Rule{

@@ -19,7 +19,9 @@ const longTimeout = 10 * time.Second
 var timeoutLong = &Rule{
 	ID: "timeout-long", Level: Note, Advice: "small-timeout",
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
-		if e.Timeout > longTimeout {
+		// The author of a timeout chooses to wait for the objects that opt in, as for the answer of a registry.
+		chosen := failsClosed(e) && (!p.isAbout(e) || optsIn(e.ObjectSelector) || optsIn(e.NamespaceSelector))
+		if e.Timeout > longTimeout && !chosen && !p.byOldDefault(e.Entry, "timeoutSeconds") {
 			p.findsCause(p.rule.Level, at(e.Entry, "timeoutSeconds"), e.Timeout.String(), "the webhook "+e.Name, "the webhook %s may take %v: requests wait that long when it does not answer", e.Name, e.Timeout)
 		}
 	}),
@@ -64,7 +66,7 @@ var timeoutsExceedRequest = &Rule{
 				about := Object{Kind: s.Entry.Kind, Name: s.Entry.Configuration}
 				// Often the webhook is also in another file, in the form that a kustomization
 				// writes.
-				patched = patched || p.Patched[about] != ""
+				patched = patched || p.Patched[about] != "" || p.byDefaultOf(about, s.Entry.Index, "timeoutSeconds")
 				if p.wanted(about) && (slowest == nil || s.TimeoutSeconds > slowest.TimeoutSeconds) {
 					slowest = s
 				}

@@ -63,7 +63,9 @@ type World struct {
 	Equivalents plan.Equivalents
 	// Namespaces are the labels of namespaces, by name.
 	Namespaces map[string]map[string]string
-	Services   map[types.NamespacedName]*corev1.Service
+	// Services has each service by its name. A service without a namespace in its file has an empty namespace there:
+	// kubectl and kustomize set it.
+	Services map[types.NamespacedName]*corev1.Service
 	// Elsewhere, if set, reports whether a webhook behind a service runs outside of the cluster, at an address
 	// that the API server was given.
 	Elsewhere func(types.NamespacedName) bool
@@ -81,6 +83,8 @@ type World struct {
 	// Injectors are the kinds of objects that a role in the World may change, limited to the kinds that rules
 	// check: a program with that right can set its own caBundle.
 	Injectors map[string]bool
+	// Managed is set if the files have a ClusterServiceVersion: the Operator Lifecycle Manager sets caBundles.
+	Managed bool
 	// NoRoles is set if the files have no role, so that the rights of programs are unknown.
 	NoRoles bool
 	// Reviews is set if webhooks are called for reviews, as in Kubernetes before 1.37.
@@ -102,6 +106,9 @@ type Written struct {
 	// APIVersion in the file; empty if unknown.
 	APIVersion  string
 	Annotations map[string]string
+	// Fields are the fields of the webhooks in a file, such as webhooks[0].timeoutSeconds, each with whether it has a
+	// value; nil if unknown.
+	Fields map[string]bool
 	// UID of the object in a cluster.
 	UID types.UID
 	// Created is the creation time of the object, and Enforced the time when the annotation about its
@@ -138,6 +145,8 @@ type Subresource struct {
 // Workload is an object that creates pods.
 type Workload struct {
 	Object
+	// Anywhere is set if the file names no namespace: kubectl and kustomize set it.
+	Anywhere bool
 	// Pods is the template of its pods.
 	Pods corev1.PodTemplateSpec
 	// Replicas is the desired number of pods; -1 if it depends on the number of nodes.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"regexp"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -282,7 +284,19 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 	}
 	if skipped != nil {
 		written := writtenOf(u)
-		written.APIVersion = u.GetAPIVersion()
+		written.APIVersion, written.Fields = u.GetAPIVersion(), fieldsOf(u)
+		rendered := true
+		if p.err != nil || len(p.errs) > 0 {
+			replaced, places := placeholders(u)
+			for _, at := range places {
+				rendered = rendered && strings.HasSuffix(at, ".caBundle")
+				*skipped = append(*skipped, fmt.Sprintf("%s: %s of %s %q is a placeholder", d.At(), at, u.GetKind(), u.GetName()))
+			}
+			if len(places) > 0 {
+				p = &parsed{}
+				p.object, p.errs, p.err = parse(replaced)
+			}
+		}
 		for _, e := range p.errs {
 			written.Invalid = append(written.Invalid, lint.Invalid{Field: e.Field, Message: e.Error()})
 		}
@@ -291,7 +305,8 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 		}
 		f.Add(d)
 		f.written[lint.Object{Kind: u.GetKind(), Name: u.GetName()}] = written
-		if len(written.Invalid) == 0 {
+		// Rules cannot evaluate an object with other placeholders.
+		if len(written.Invalid) == 0 && rendered {
 			f.add(w, d, p.object)
 		}
 		return nil
@@ -305,6 +320,63 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 	f.Add(d)
 	f.add(w, d, p.object)
 	return nil
+}
+
+// fieldsOf returns the fields of the webhooks of a configuration or a CRD, each with whether it has a value.
+func fieldsOf(u *unstructured.Unstructured) map[string]bool {
+	fields := map[string]bool{}
+	add := func(at string, content map[string]any) {
+		for name, value := range content {
+			fields[at+"."+name] = value != nil && value != ""
+		}
+	}
+	webhooks, _ := u.Object["webhooks"].([]any)
+	for i, one := range webhooks {
+		webhook, _ := one.(map[string]any)
+		client, _ := webhook["clientConfig"].(map[string]any)
+		at := fmt.Sprintf("webhooks[%d]", i)
+		add(at, webhook)
+		add(at+".clientConfig", client)
+		if text, _ := client["caBundle"].(string); placeholder.MatchString(text) {
+			fields[at+".clientConfig.caBundle"] = false
+		}
+	}
+	conversion, _, _ := unstructured.NestedMap(u.Object, "spec", "conversion", "webhook", "clientConfig")
+	add("spec.conversion.webhook.clientConfig", conversion)
+	return fields
+}
+
+// placeholder matches the parts of a value that a script, kustomize or a template replaces.
+var placeholder = regexp.MustCompile(`<[A-Za-z][\w. -]*>|\$\([\w.-]+\)|\$\{[\w.:-]+\}|\{\{[^{}]*\}\}`)
+
+// placeholders returns an object with a valid value instead of each placeholder, and the paths of the placeholders.
+func placeholders(u *unstructured.Unstructured) (replaced *unstructured.Unstructured, places []string) {
+	replaced = u.DeepCopy()
+	var visit func(at string, value any) any
+	visit = func(at string, value any) any {
+		switch value := value.(type) {
+		case map[string]any:
+			for _, name := range slices.Sorted(maps.Keys(value)) {
+				value[name] = visit(strings.TrimPrefix(at+"."+name, "."), value[name])
+			}
+		case []any:
+			for i := range value {
+				value[i] = visit(fmt.Sprintf("%s[%d]", at, i), value[i])
+			}
+		case string:
+			if strings.HasSuffix(strings.ToLower(at), "expression") || !placeholder.MatchString(value) {
+				return value
+			}
+			places = append(places, at)
+			if strings.HasSuffix(at, ".caBundle") || placeholder.FindString(value) == value && !strings.Contains(strings.ToLower(at), "name") {
+				return nil
+			}
+			return placeholder.ReplaceAllString(value, "placeholder")
+		}
+		return value
+	}
+	visit("", replaced.Object)
+	return replaced, places
 }
 
 // add adds an object to the registrations. Only manifest files of a server may use names with the static suffix

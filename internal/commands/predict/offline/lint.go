@@ -370,6 +370,7 @@ func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResour
 	case schema.GroupKind{Kind: "Service"}:
 		service := &corev1.Service{}
 		if into(u, service) {
+			name.Namespace = u.GetNamespace()
 			w.Services[name] = service
 		}
 	case schema.GroupKind{Group: "discovery.k8s.io", Kind: "EndpointSlice"}:
@@ -383,6 +384,8 @@ func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResour
 		s.least[lint.Object{Kind: kind, Namespace: namespace, Name: target}] = int(least)
 	case definitions:
 		s.definition(u, custom)
+	case schema.GroupKind{Group: "operators.coreos.com", Kind: "ClusterServiceVersion"}:
+		w.Managed = w.Partial
 	case schema.GroupKind{Group: rbacv1.GroupName, Kind: "ClusterRole"}, schema.GroupKind{Group: rbacv1.GroupName, Kind: "Role"}:
 		role := &rbacv1.Role{}
 		if into(u, role) {
@@ -445,7 +448,7 @@ func (s *survey) workload(u *unstructured.Unstructured, object lint.Object) {
 	if !into(u, &d) || d.Spec.Selector == nil {
 		return
 	}
-	one := lint.Workload{Object: object, Pods: d.Spec.Template, Replicas: 1}
+	one := lint.Workload{Object: object, Anywhere: u.GetNamespace() == "", Pods: d.Spec.Template, Replicas: 1}
 	switch {
 	case object.Kind == "DaemonSet":
 		one.Replicas = -1
@@ -482,7 +485,9 @@ func (s *survey) definition(u *unstructured.Unstructured, custom map[schema.Grou
 	if c := config.Service; c != nil {
 		client.Service = &registration.Service{Namespace: c.Namespace, Name: c.Name, Path: ptr.Deref(c.Path, ""), Port: ptr.Deref(c.Port, 443)}
 	}
-	s.world.Written[object] = writtenOf(u)
+	as := writtenOf(u)
+	as.Fields = fieldsOf(u)
+	s.world.Written[object] = as
 	s.world.Conversions = append(slices.DeleteFunc(s.world.Conversions, func(c lint.Conversion) bool { return c.Object == object }),
 		lint.Conversion{Object: object, Client: client, Storage: storageOf(versions), Stored: storedIn(u)})
 }

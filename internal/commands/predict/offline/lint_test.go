@@ -453,6 +453,7 @@ spec:
 	rule := func(group, resource string) string {
 		return `rules: [{apiGroups: ["` + group + `"], apiVersions: [v1], operations: [CREATE], resources: [` + resource + `]}]`
 	}
+	const aside = "namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, one]}]}\n  "
 	role := func(resource string) string {
 		return "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: hooks}\nrules: [{apiGroups: [admissionregistration.k8s.io], resources: [" + resource + "], verbs: [get, patch]}]\n"
 	}
@@ -544,7 +545,7 @@ spec:
 		{"a mutating webhook of objects that ask for it", "mutating-fails-closed", program + hooks(mutating, "failurePolicy: Fail\n  objectSelector: {matchLabels: {use: hooks}}\n  "+rule("", "pods")), nil},
 		{"a mutating webhook of namespaces that ask for it", "mutating-fails-closed", program + hooks(mutating, closed+"namespaceSelector: {matchLabels: {use: hooks}}\n  "+rule("", "pods")), nil},
 		{"a mutating webhook of custom resources", "mutating-fails-closed", program + definition + hooks(mutating, closed+rule("gateway.networking.k8s.io", "routes"), closed+rule("example.com", "widgets")), nil},
-		{"several mutating webhooks of one configuration", "mutating-fails-closed", program + hooks(mutating, closed+rule("", "pods"), closed+rule("", "services")),
+		{"several mutating webhooks of one configuration", "mutating-fails-closed", program + hooks(mutating, closed+aside+rule("", "pods"), closed+aside+rule("", "services")),
 			[]string{"note the mutating webhook h0.example.com fails closed: while it cannot be reached, objects are rejected that need no change; the same holds for the webhook h1.example.com"}},
 		{"several webhooks of one configuration", "unscoped", program + hooks(mutating, ignore+rule("", "pods"), ignore+rule("", "services")),
 			[]string{"note the webhook h0.example.com is called for pods in every namespace; the same holds for the webhook h1.example.com"}},
@@ -553,7 +554,7 @@ spec:
 		{"a mutating webhook that fails open intercepts kube-system", "control-plane-not-exempt", program + hooks(mutating, ignore+rule("", "pods")), nil},
 		{"a wildcard that fails open", "control-plane-not-exempt", program + hooks(validating, ignore+everything), nil},
 		{"leases are among all that a wildcard names", "fail-on-leases", program + hooks(validating, ignore+"timeoutSeconds: 3\n  "+everything), nil},
-		{"a mutating webhook of objects that do not opt out", "mutating-fails-closed", program + hooks(mutating, "failurePolicy: Fail\n  objectSelector: {matchExpressions: [{key: use, operator: DoesNotExist}]}\n  "+rule("", "pods")),
+		{"a mutating webhook of objects that do not opt out", "mutating-fails-closed", program + hooks(mutating, "failurePolicy: Fail\n  objectSelector: {matchExpressions: [{key: use, operator: DoesNotExist}]}\n  "+aside+rule("", "pods")),
 			[]string{"note the mutating webhook h0.example.com fails closed: while it cannot be reached, objects are rejected that need no change"}},
 
 		{"events are among all that a wildcard names, which is a finding of its own", "webhook-on-events", program + hooks(validating, ignore+everything), nil},

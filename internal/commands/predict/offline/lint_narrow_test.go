@@ -1,0 +1,197 @@
+package offline_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/lint"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
+)
+
+// Lint is silent about configurations that are sound or deliberate, and finds the fault next to each.
+func TestNarrowRules(t *testing.T) {
+	const core = `{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}`
+	const workloads = `{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}`
+	const things = `{apiGroups: [example.com], apiVersions: [v1], operations: [DELETE], resources: [things]}`
+	const aside = "  namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, w]}]}\n"
+	const optIn = "  namespaceSelector: {matchLabels: {check: wanted}}\n"
+	const optOut = "  objectSelector: {matchExpressions: [{key: skip, operator: DoesNotExist}]}\n"
+	const noRights = "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: none, namespace: w}\n"
+	webhook := func(kind, version, name, namespace, rule, more string) string {
+		text := "---\napiVersion: admissionregistration.k8s.io/" + version + "\nkind: " + kind + "WebhookConfiguration\nmetadata: {name: " + name + "}\nwebhooks:\n- name: " + name +
+			".example.com\n  clientConfig:\n    service: {namespace: " + namespace + ", name: w}\n  admissionReviewVersions: [v1]\n  rules: [" + rule + "]\n" + more
+		if !strings.Contains(more, "sideEffects") && version == "v1" {
+			text += "  sideEffects: None\n"
+		}
+		return text
+	}
+	hook := func(rule, more string) string { return webhook("Validating", "v1", "a", "w", rule, more) }
+	mutating := func(rule, more string) string { return webhook("Mutating", "v1", "a", "w", rule, more) }
+	old := func(more string) string { return webhook("Validating", "v1beta1", "a", "w", core, more) }
+	bundle := func(value, text string) string {
+		return strings.Replace(text, "  clientConfig:\n", "  clientConfig:\n    caBundle: "+value+"\n", 1)
+	}
+	service := func(metadata string) string {
+		return "---\napiVersion: v1\nkind: Service\nmetadata: {" + metadata + "}\nspec: {selector: {app: w}, ports: [{port: 443}]}\n"
+	}
+	deployment := func(metadata string) string {
+		return "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {" + metadata + "}\nspec:\n  replicas: 1\n  selector: {matchLabels: {app: w}}\n" +
+			"  template: {metadata: {labels: {app: w}}, spec: {containers: [{name: w, image: registry.example.com/w}]}}\n"
+	}
+	server := service("namespace: w, name: w") + deployment("namespace: w, name: w")
+	definition := strings.NewReplacer("widgets", "things", "widget", "thing", "Widget", "Thing").Replace(widgetCRD)
+	csv := "---\napiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: w.v1}\n"
+	without := func(prefix string) func(*lint.World) {
+		return func(w *lint.World) {
+			w.Resources = slices.DeleteFunc(w.Resources, func(r lint.Resource) bool {
+				return r.GroupVersion() == schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"} && strings.HasPrefix(r.Resource, prefix)
+			})
+		}
+	}
+	mutator := func(version string) string {
+		return strings.ReplaceAll(applies(`{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}`, "Object{data: {'a': 'b'}}"), "admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/"+version)
+	}
+	circle := func(kustomization string) map[string]string {
+		return map[string]string{
+			"app/base/hook.yaml":          webhook("Mutating", "v1", "first", "system", core, ""),
+			"app/base/kustomization.yaml": "resources: [hook.yaml]\n" + kustomization,
+			"app/base/selector.yaml":      "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: first}\nwebhooks:\n- name: first.example.com\n" + optIn,
+			"other/hook.yaml":             webhook("Mutating", "v1", "second", "second", core, strings.Replace(aside, " w]", " second]", 1)),
+		}
+	}
+	for _, tc := range []struct {
+		name  string
+		files map[string]string
+		// want and not are rules, or rules with their level; unseen is a part of a sentence.
+		want, not []string
+		unseen    string
+		change    func(*lint.World)
+	}{
+		{"a service without a namespace", map[string]string{"a.yaml": hook(workloads, optIn) + service("name: w")}, nil, []string{"service-missing"}, "", nil},
+		{"a service in the namespace default", map[string]string{"a.yaml": hook(workloads, optIn) + service("name: w, namespace: default")}, []string{"service-missing"}, nil, "", nil},
+		{"the server of a service without a namespace", map[string]string{"a.yaml": hook(core, "") + service("name: w") + deployment("name: w")}, []string{"single-replica", "self-deadlock"}, nil, "", nil},
+		{"the wrong port of a service without a namespace", map[string]string{"a.yaml": hook(workloads, optIn) + strings.Replace(service("name: w"), "443", "8443", 1)}, []string{"service-port-missing"}, nil, "", nil},
+
+		{"a cycle with an object that a kustomization changes", circle("patches: [{path: selector.yaml}]\n"), nil, []string{"deadlock-cycle", "order-by-name"}, "kustomization.yaml changes it", nil},
+		{"a cycle", circle(""), []string{"deadlock-cycle", "order-by-name"}, nil, "", nil},
+
+		{"a server in kube-system", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "kube-system", things, "") + definition}, nil, []string{"delete-own-kind"}, "", nil},
+		{"a server in default", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "default", things, "") + definition}, nil, []string{"delete-own-kind"}, "", nil},
+		{"a server in kube-node-lease", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "kube-node-lease", things, "") + definition}, []string{"delete-own-kind"}, nil, "", nil},
+
+		{"v1beta1, where v1 is not served", map[string]string{"a.yaml": mutator("v1beta1")}, nil, []string{"registration-old"}, "", without("mutatingadmission")},
+		{"v1beta1, where v1 is served", map[string]string{"a.yaml": mutator("v1beta1")}, []string{"registration-old"}, nil, "", nil},
+		{"v1, where it is not served", map[string]string{"a.yaml": mutator("v1")}, []string{"registration-old"}, nil, "", without("mutatingadmission")},
+		{"v1, where it is served", map[string]string{"a.yaml": mutator("v1")}, nil, []string{"registration-old"}, "", without("validatingadmission")},
+
+		{"an empty caBundle", map[string]string{"a.yaml": bundle(`""`, hook(workloads, optIn)) + server + noRights}, nil, []string{"ca-bundle-missing"}, "", nil},
+		{"a caBundle without a value", map[string]string{"a.yaml": bundle("", hook(workloads, optIn)) + server + noRights}, nil, []string{"ca-bundle-missing"}, "", nil},
+		{"no caBundle", map[string]string{"a.yaml": hook(workloads, optIn) + server + noRights}, []string{"ca-bundle-missing"}, nil, "", nil},
+		{"no caBundle, installed by OLM", map[string]string{"a.yaml": hook(workloads, optIn) + server + noRights, "csv.yaml": csv}, nil, []string{"ca-bundle-missing"}, "", nil},
+		{"a wrong caBundle beside OLM", map[string]string{"a.yaml": bundle("YQ==", hook(workloads, optIn)) + server, "csv.yaml": csv}, []string{"ca-bundle-invalid"}, nil, "", nil},
+		{"a wrong caBundle", map[string]string{"a.yaml": bundle("YQ==", hook(workloads, optIn)) + server}, []string{"ca-bundle-invalid"}, nil, "", nil},
+
+		{"one note", map[string]string{"a.yaml": mutating(core, "  failurePolicy: Ignore\n")}, []string{"unscoped"}, []string{"mutates-mirror-pods"}, "", nil},
+		{"a selector that includes mirror pods", map[string]string{"a.yaml": mutating(core, "  failurePolicy: Ignore\n  namespaceSelector: {matchExpressions: [{key: skip, operator: DoesNotExist}]}\n")}, []string{"mutates-mirror-pods"}, []string{"unscoped"}, "", nil},
+		{"no note beside an error", map[string]string{"a.yaml": mutating(core, "")}, []string{"self-deadlock", "control-plane-not-exempt"}, []string{"unscoped", "mutating-fails-closed"}, "", nil},
+		{"the note of another webhook", map[string]string{"a.yaml": mutating(core, ""), "b.yaml": webhook("Mutating", "v1", "b", "w", workloads, "")}, []string{"self-deadlock", "unscoped"}, nil, "", nil},
+
+		{"the defaults of v1beta1", map[string]string{"a.yaml": old("")}, []string{"registration-old"}, []string{"dry-run-rejected", "timeout-long", "unscoped", "control-plane-not-exempt"}, "", nil},
+		{"a dry run that is rejected on purpose", map[string]string{"a.yaml": old("  sideEffects: Some\n")}, []string{"registration-old", "dry-run-rejected"}, []string{"timeout-long"}, "", nil},
+		{"a deadlock of v1beta1", map[string]string{"a.yaml": old("  failurePolicy: Fail\n")}, []string{"registration-old", "self-deadlock"}, []string{"unscoped"}, "", nil},
+
+		{"a long timeout of an opt-in", map[string]string{"a.yaml": hook(core, optIn+"  timeoutSeconds: 25\n")}, nil, []string{"timeout-long"}, "", nil},
+		{"a long timeout of pods", map[string]string{"a.yaml": hook(core, aside+"  timeoutSeconds: 25\n")}, []string{"timeout-long"}, nil, "", nil},
+		{"a long timeout for nothing", map[string]string{"a.yaml": hook(core, optIn+"  timeoutSeconds: 25\n  failurePolicy: Ignore\n")}, []string{"timeout-long"}, nil, "", nil},
+
+		{"a placeholder", map[string]string{"a.yaml": bundle(`"<cabundle>"`, hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid", "ca-bundle-missing", "ca-bundle-invalid"}, "webhooks[0].clientConfig.caBundle", nil},
+		{"the name of a service", map[string]string{"a.yaml": strings.Replace(hook(core, ""), "namespace: w", `namespace: "$(namespace)"`, 1)}, []string{"control-plane-not-exempt"}, []string{"invalid", "service-missing"}, "service $(namespace)/w", nil},
+		{"a template", map[string]string{"a.yaml": strings.Replace(hook(core, ""), "name: a}", `name: "{{ .Release.Name }}"}`, 1)}, nil, []string{"invalid"}, "metadata.name", nil},
+		{"a placeholder beside a mistake", map[string]string{"a.yaml": bundle(`"${CA}"`, hook(core, "  failurePolicy: Fial\n"))}, []string{"invalid"}, nil, "caBundle", nil},
+		{"no base64", map[string]string{"a.yaml": bundle(`"cabundle!"`, hook(core, ""))}, []string{"invalid"}, nil, "", nil},
+
+		{"one replica of an opt-in of namespaces", map[string]string{"a.yaml": hook(workloads, optIn) + server}, nil, []string{"single-replica"}, "", nil},
+		{"one replica for the pods of namespaces that opt in", map[string]string{"a.yaml": hook(core, optIn) + server}, []string{"single-replica"}, nil, "", nil},
+		{"one replica for storage classes", map[string]string{"a.yaml": hook(`{apiGroups: [storage.k8s.io], apiVersions: [v1], operations: [CREATE], resources: [storageclasses]}`, "") + server}, nil, []string{"single-replica"}, "", nil},
+		{"one replica for volume attachments", map[string]string{"a.yaml": hook(`{apiGroups: [storage.k8s.io], apiVersions: [v1], operations: [CREATE], resources: [storageclasses, volumeattachments]}`, "") + server}, []string{"single-replica"}, nil, "", nil},
+		{"one replica for pods", map[string]string{"a.yaml": hook(core, aside) + server}, []string{"single-replica"}, nil, "", nil},
+
+		{"a label on objects of the program", map[string]string{"a.yaml": hook(strings.Replace(things, "DELETE", "CREATE", 1), optOut) + definition}, []string{"note object-selector-opt-out"}, []string{"warning object-selector-opt-out"}, "", nil},
+		{"a label on pods", map[string]string{"a.yaml": hook(core, optOut)}, []string{"warning object-selector-opt-out"}, nil, "", nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			report, skipped := lintTree(t, tc.files, tc.change)
+			var found []string
+			for _, f := range report.Findings {
+				found = append(found, string(f.Level)+" "+f.Rule.ID)
+			}
+			has := func(rule string) bool {
+				return slices.ContainsFunc(found, func(f string) bool { return f == rule || strings.HasSuffix(f, " "+rule) })
+			}
+			for _, want := range tc.want {
+				if !has(want) {
+					t.Errorf("%s is not in %q", want, found)
+				}
+			}
+			for _, not := range tc.not {
+				if has(not) {
+					t.Errorf("%s is in %q", not, found)
+				}
+			}
+			if unseen := strings.Join(slices.Concat(report.Unseen, skipped), "\n"); !strings.Contains(unseen, tc.unseen) {
+				t.Errorf("%q does not say %q", unseen, tc.unseen)
+			}
+		})
+	}
+}
+
+// A finding of several variants is there once, and names the webhooks of all.
+func TestEqualFindingsOfVariants(t *testing.T) {
+	hook := func(names ...string) string {
+		text := "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: h}\nwebhooks:\n"
+		for _, name := range names {
+			text += "- name: " + name + ".example.com\n  clientConfig: {service: {namespace: w, name: w}}\n  admissionReviewVersions: [v1beta1]\n  sideEffects: None\n" +
+				"  rules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]\n"
+		}
+		return text
+	}
+	report, _ := lintTree(t, map[string]string{"dev/w.yaml": hook("a", "b"), "prod/w.yaml": hook("a", "b", "c"), "stage/w.yaml": hook("a")}, nil)
+	found := of(report, "registration-old")
+	if len(found) != 1 || !strings.HasSuffix(found[0].Message, "; the same holds for the webhook b.example.com and the webhook c.example.com") {
+		t.Errorf("found %v", found)
+	}
+}
+
+// lintTree returns the findings of the files of a directory, and the sentences about skipped parts.
+func lintTree(t *testing.T, files map[string]string, change func(*lint.World)) (*lint.Report, []string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, filepath.Join(dir, name), text)
+	}
+	w, skipped, _, err := offline.Survey([]string{dir}, nil, &manifests.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reports []*lint.Report
+	for _, v := range w.Variants() {
+		world, err := v.Lint(t.Context(), exampleTime, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if change != nil {
+			change(world)
+		}
+		reports = append(reports, lint.Check(t.Context(), world, lint.Options{}))
+	}
+	return lint.Merge(reports), skipped
+}

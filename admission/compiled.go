@@ -103,13 +103,15 @@ func (w *watched) remember(a admission.Attributes, since int) {
 
 // changedBy returns the change by a plugin; nil if there is none.
 func (w *watched) changedBy(p admission.Interface, a admission.Attributes, o admission.ObjectInterfaces) trace.Change {
-	if c, ok := p.(Confined); ok {
-		if fields := c.Fields(); fields != nil && objects.SameFields(w.before, a.GetObject(), fields) {
-			w.confined = true
-			return nil
-		}
+	c, ok := p.(Confined)
+	if !ok || c.Fields() == nil {
+		return w.changed(a, o)
 	}
-	return w.changed(a, o)
+	w.confined = true
+	if objects.SameFields(w.before, a.GetObject(), c.Fields()) {
+		return nil
+	}
+	return w.to(objects.WithFields(w.before, a.GetObject(), c.Fields()), a, o)
 }
 
 // changed returns the change since the copy was made; nil if there is none. If the change cannot be
@@ -119,10 +121,15 @@ func (w *watched) changed(a admission.Attributes, o admission.ObjectInterfaces) 
 	if objects.Same(w.before, a.GetObject()) {
 		return nil
 	}
+	return w.to(a.GetObject().DeepCopyObject(), a, o)
+}
+
+// to returns the change to a copy of the object, which the next comparison uses.
+func (w *watched) to(after runtime.Object, a admission.Attributes, o admission.ObjectInterfaces) trace.Change {
 	if w.size == 0 {
 		w.size = objects.Size(w.before)
 	}
-	c := &change{before: w.before, after: a.GetObject().DeepCopyObject(), kind: a.GetKind(), interfaces: o, size: w.size}
+	c := &change{before: w.before, after: after, kind: a.GetKind(), interfaces: o, size: w.size}
 	if !w.chained {
 		c.size *= 2
 	}

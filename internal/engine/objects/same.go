@@ -27,7 +27,7 @@ func Same(one, other runtime.Object) bool {
 // Same.
 func SameFields(one, other runtime.Object, paths []string) bool {
 	a, b := reflect.Indirect(reflect.ValueOf(one)), reflect.Indirect(reflect.ValueOf(other))
-	if _, ok := one.(*unstructured.Unstructured); ok || a.Type() != b.Type() || a.Kind() != reflect.Struct {
+	if !haveFields(a, b) {
 		return Same(one, other)
 	}
 	for _, path := range paths {
@@ -36,6 +36,34 @@ func SameFields(one, other runtime.Object, paths []string) bool {
 		}
 	}
 	return true
+}
+
+// WithFields returns an object that has copies of the fields of from at paths, as in SameFields, and shares its other
+// fields with other, which must not change any more. If the objects have no fields to compare, it returns a copy of from.
+func WithFields(other, from runtime.Object, paths []string) runtime.Object {
+	a, b := reflect.Indirect(reflect.ValueOf(other)), reflect.Indirect(reflect.ValueOf(from))
+	if !haveFields(a, b) {
+		return from.DeepCopyObject()
+	}
+	part, whole := reflect.New(a.Type()), reflect.New(a.Type())
+	for _, path := range paths {
+		if at := indexOf(a.Type(), path); at != nil {
+			part.Elem().FieldByIndex(at).Set(b.FieldByIndex(at))
+		}
+	}
+	copied := reflect.ValueOf(part.Interface().(runtime.Object).DeepCopyObject())
+	whole.Elem().Set(a)
+	for _, path := range paths {
+		if at := indexOf(a.Type(), path); at != nil {
+			whole.Elem().FieldByIndex(at).Set(copied.Elem().FieldByIndex(at))
+		}
+	}
+	return whole.Interface().(runtime.Object)
+}
+
+// haveFields reports whether two values are structs of one type, other than of unstructured objects.
+func haveFields(a, b reflect.Value) bool {
+	return a.Type() == b.Type() && a.Kind() == reflect.Struct && a.Type() != reflect.TypeFor[unstructured.Unstructured]()
 }
 
 // field is a path of field names in a struct type.

@@ -89,7 +89,16 @@ func TestSameFields(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
+	from := one.DeepCopy()
+	from.Labels["a"], from.Spec.NodeName = "c", "m"
+	made := WithFields(one, from, []string{"ObjectMeta.Labels", "Spec.Taints"}).(*corev1.Pod)
+	if from.Labels["a"] = "d"; made.Labels["a"] != "c" || made.Spec.NodeName != "n" || one.Labels["a"] != "b" {
+		t.Errorf("WithFields: labels %v, node %q", made.Labels, made.Spec.NodeName)
+	}
 	u := &unstructured.Unstructured{Object: map[string]any{"a": "b"}}
+	if made := WithFields(&unstructured.Unstructured{}, u, []string{"Object"}).(*unstructured.Unstructured); made == u || made.Object["a"] != "b" {
+		t.Errorf("WithFields of an unstructured object: %v", made.Object)
+	}
 	if SameFields(u, &unstructured.Unstructured{}, []string{"Spec"}) || SameFields(one, &corev1.Service{}, []string{"Spec"}) {
 		t.Error("objects without such fields are not compared in full")
 	}

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
@@ -17,6 +19,9 @@ import (
 type sole struct {
 	sync.Mutex
 	server *Server
+	life   *Life
+	// since is the end of its last test.
+	since time.Time
 	// used contains the names of the tests that used the server.
 	used map[string]bool
 }
@@ -45,10 +50,15 @@ func Sole(t testing.TB, flags ...string) *Server {
 		}
 		soles.byFlags[key] = s
 	}
+	all := slices.Collect(maps.Values(soles.byFlags))
 	soles.Unlock()
+	for _, other := range all {
+		other.retire(t)
+	}
 	s.Lock()
 	t.Cleanup(func() {
 		defer s.Unlock()
+		s.since = time.Now()
 		if t.Failed() || s.server == nil || s.server.runner == nil {
 			s.server = nil
 		}
@@ -62,16 +72,31 @@ func Sole(t testing.TB, flags ...string) *Server {
 		reportFailure(t, s.server)
 		s.server.clear(t)
 	} else {
-		lasting := Lasting(t)
-		tokens := filepath.Join(lasting.TempDir(), "tokens.csv")
+		s.life = Lasting(t)
+		tokens := filepath.Join(s.life.TempDir(), "tokens.csv")
 		if err := os.WriteFile(tokens, []byte(tokenFile()), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s.used, s.server = map[string]bool{}, Start(lasting, append([]string{"--token-auth-file", tokens, "--runtime-config", legacy}, flags...)...)
+		s.used, s.server = map[string]bool{}, Start(s.life, append([]string{"--token-auth-file", tokens, "--runtime-config", legacy}, flags...)...)
 		reportFailure(t, s.server)
 	}
 	s.used[t.Name()] = true
 	return s.server
+}
+
+// Idle is the time without a test after which a server costs more CPU time than its start.
+const Idle = 15 * time.Second
+
+// retire ends the server if no test has used it for a while.
+func (s *sole) retire(t testing.TB) {
+	if !s.TryLock() {
+		return
+	}
+	defer s.Unlock()
+	if s.server != nil && time.Since(s.since) > Idle {
+		s.life.End(t)
+		s.server = nil
+	}
 }
 
 // clear deletes the objects of the test before, and waits until no registration is active and the namespaces are gone.

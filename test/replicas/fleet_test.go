@@ -7,8 +7,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -85,6 +87,21 @@ func newFleetOf(t testing.TB, program string, flags ...string) *fleet {
 type shared struct {
 	sync.Mutex
 	fleet *fleet
+	life  *harness.Life
+	// since is the end of its last test.
+	since time.Time
+}
+
+// retire ends the fleet if no test has used it for a while.
+func (s *shared) retire(t *testing.T) {
+	if !s.TryLock() {
+		return
+	}
+	defer s.Unlock()
+	if s.fleet != nil && time.Since(s.since) > harness.Idle {
+		s.life.End(t)
+		s.fleet = nil
+	}
 }
 
 var fleets struct {
@@ -108,17 +125,23 @@ func sharedFleet(t *testing.T, flags ...string) *fleet {
 		}
 		fleets.byFlags[key] = s
 	}
+	all := slices.Collect(maps.Values(fleets.byFlags))
 	fleets.Unlock()
+	for _, other := range all {
+		other.retire(t)
+	}
 	s.Lock()
 	t.Cleanup(func() {
 		defer s.Unlock()
+		s.since = time.Now()
 		if t.Failed() {
 			s.fleet = nil
 		}
 	})
 	used := s.fleet != nil
 	if !used {
-		s.fleet = newFleet(harness.Lasting(t), flags...)
+		s.life = harness.Lasting(t)
+		s.fleet = newFleet(s.life, flags...)
 	}
 	f := *s.fleet
 	f.t, f.hooks, f.registered = t, harness.NewWebhookServer(t, nil), map[string]bool{}

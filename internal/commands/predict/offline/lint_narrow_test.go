@@ -134,16 +134,7 @@ func TestNarrowRules(t *testing.T) {
 			has := func(rule string) bool {
 				return slices.ContainsFunc(found, func(f string) bool { return f == rule || strings.HasSuffix(f, " "+rule) })
 			}
-			for _, want := range tc.want {
-				if !has(want) {
-					t.Errorf("%s is not in %q", want, found)
-				}
-			}
-			for _, not := range tc.not {
-				if has(not) {
-					t.Errorf("%s is in %q", not, found)
-				}
-			}
+			expect(t, found, has, tc.want, tc.not)
 			if unseen := strings.Join(slices.Concat(report.Unseen, skipped), "\n"); !strings.Contains(unseen, tc.unseen) {
 				t.Errorf("%q does not say %q", unseen, tc.unseen)
 			}

@@ -395,16 +395,22 @@ func TestVariantsOfFiles(t *testing.T) {
 					return strings.HasPrefix(f, rule+" ") && strings.HasSuffix(f, filepath.FromSlash(file))
 				})
 			}
-			for _, want := range tc.want {
-				if !has(want) {
-					t.Errorf("%q is not in %q", want, found)
-				}
-			}
-			for _, not := range tc.not {
-				if has(not) {
-					t.Errorf("%q is in %q", not, found)
-				}
-			}
+			expect(t, found, has, tc.want, tc.not)
 		})
+	}
+}
+
+// expect fails the test for each finding that is missing or unwanted.
+func expect(t *testing.T, found []string, has func(string) bool, want, not []string) {
+	t.Helper()
+	for _, w := range want {
+		if !has(w) {
+			t.Errorf("%q is not in %q", w, found)
+		}
+	}
+	for _, n := range not {
+		if has(n) {
+			t.Errorf("%q is in %q", n, found)
+		}
 	}
 }

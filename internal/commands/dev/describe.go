@@ -297,17 +297,24 @@ func (s *session) sayAssumed(p *program) {
 }
 
 // unreachable reports whether the program can find the files of a mount only at the path of the container. A Secret may
-// get its files later.
+// get its files later. Programs look for temporary files in $TMPDIR, unless a source file names another directory.
 func (p *program) unreachable(m container.Mount) bool {
-	inTemporaries := p.hostPath(m.Path) != filepath.Join(p.root, filepath.FromSlash(m.Path))
 	hasFiles := len(m.Files) > 0 || m.Secret
-	return !p.placed(m.Path) && m.Path != container.ServiceAccountPath && !inTemporaries && hasFiles && len(p.described.replaced[m.Path]) == 0
+	if p.placed(m.Path) || m.Path == container.ServiceAccountPath || !hasFiles || len(p.described.replaced[m.Path]) > 0 {
+		return false
+	}
+	return !inTemporaries(m.Path) || image.Naming(cmp.Or(p.recipe.dir, "."), m.Path) != ""
 }
 
 // remedy names the flag of the program for the path of a mount.
 func (p *program) remedy(m container.Mount) string {
-	flags := image.Flags(cmp.Or(p.recipe.dir, "."), m.Path)
-	if len(flags) == 0 {
+	dir := cmp.Or(p.recipe.dir, ".")
+	flags := image.Flags(dir, m.Path)
+	switch {
+	case len(flags) > 0:
+	case inTemporaries(m.Path):
+		return fmt.Sprintf("%s names %s, and the files are at %s: have it begin with the directory of $TMPDIR", image.Naming(dir, m.Path), m.Path, p.hostPath(m.Path))
+	default:
 		return fmt.Sprintf("nothing in the manifests names %s: if the program looks there, name %s by an argument or a variable of the program", m.Path, p.hostPath(m.Path))
 	}
 	var words []string

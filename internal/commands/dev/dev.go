@@ -114,8 +114,9 @@ type session struct {
 	guard    *guard
 	// dir is the temporary directory.
 	dir string
-	// placing reports whether programs find their files at the paths of their containers.
-	placing bool
+	// placing reports whether programs find their files at the paths of their containers, and placingTmp whether also
+	// below /tmp.
+	placing, placingTmp bool
 	// gone receives the programs whose process has ended.
 	gone chan ended
 	// content are the ConfigMaps and Secrets of the programs' namespaces.
@@ -240,9 +241,17 @@ func (s *session) tryPlaces() error {
 	if err := os.Mkdir(root, 0o700); err != nil {
 		return err
 	}
-	err := subprocess.Places{Root: root}.Supports()
+	err := subprocess.Places{Root: root}.Supports("/")
 	if s.placing = err == nil; !s.placing {
-		s.sayOnce("Files are not at the paths of the container, since this system permits no mount namespace (%v): these paths are replaced where arguments, variables and files name them.", err)
+		s.sayOnce("Files are not at the paths of the container, since this system permits no mount namespace (%v): these paths are replaced where arguments, variables and files name them, and $TMPDIR has the files below /tmp.", err)
+		return nil
+	}
+	if !slices.ContainsFunc(s.programs, (*program).mountsTemporaries) {
+		return nil
+	}
+	err = subprocess.Places{Root: root}.Supports(containerTmp)
+	if s.placingTmp = err == nil; !s.placingTmp {
+		s.sayOnce("Files below /tmp are not at the paths of the container (%v): $TMPDIR has them.", err)
 	}
 	return nil
 }
@@ -256,6 +265,7 @@ func (s *session) certify(others ...string) (authority []byte, err error) {
 		}
 		p.root, p.temporaries = filepath.Join(p.home, "root"), filepath.Join(p.home, "tmp")
 		p.files, p.places, p.placing = filepath.Join(p.temporaries, certificates), filepath.Join(s.dir, places), s.placing
+		p.placingTmp = s.placingTmp
 		if err := os.MkdirAll(p.files, 0o700); err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -70,10 +71,11 @@ type program struct {
 	// home is the directory of the program, root the directory with the files of the container, temporaries the directory
 	// for temporary files, files the directory of the serving certificate, and places an empty directory.
 	home, root, temporaries, files, places string
-	// placing reports whether the program finds its files at the paths of the container.
-	placing bool
-	gate    *gate
-	env     []string
+	// placing reports whether the program finds its files at the paths of the container, and placingTmp whether also below
+	// /tmp.
+	placing, placingTmp bool
+	gate                *gate
+	env                 []string
 	// command is the command line for the user.
 	command []string
 	process *subprocess.Process
@@ -270,16 +272,32 @@ const containerTmp = "/tmp"
 
 // hostPath returns the path on this machine of a path of the container.
 func (p *program) hostPath(name string) string {
-	if rest, ok := strings.CutPrefix(name, containerTmp); ok && (rest == "" || rest[0] == '/') {
-		return filepath.Join(p.temporaries, filepath.FromSlash(rest))
+	if inTemporaries(name) {
+		return filepath.Join(p.temporaries, filepath.FromSlash(strings.TrimPrefix(name, containerTmp)))
 	}
 	return filepath.Join(p.root, filepath.FromSlash(name))
 }
 
-// placed reports whether the program finds the files of a mount at its path. The directories for temporary files are this
-// machine's.
+// inTemporaries reports whether a path of the container is its directory for temporary files or below it.
+func inTemporaries(name string) bool {
+	return name == containerTmp || strings.HasPrefix(name, containerTmp+"/")
+}
+
+// mountsTemporaries reports whether the container has a volume below its directory for temporary files.
+func (p *program) mountsTemporaries() bool {
+	return p.container != nil && slices.ContainsFunc(p.container.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return strings.HasPrefix(path.Clean(m.MountPath), containerTmp+"/")
+	})
+}
+
+// placed reports whether the program finds the files of a mount at its path. The directory for temporary files is this
+// machine's, and the files of the session and of the project stay visible.
 func (p *program) placed(name string) bool {
-	return p.placing && name != containerTmp && !strings.HasPrefix(name, containerTmp+"/")
+	if inTemporaries(name) && (name == containerTmp || !p.placingTmp) {
+		return false
+	}
+	here, _ := filepath.Abs(p.recipe.dir)
+	return p.placing && !slices.ContainsFunc([]string{p.home, here}, func(dir string) bool { return strings.HasPrefix(dir+"/", name+"/") })
 }
 
 // described is a program with its files and its environment.
@@ -304,7 +322,9 @@ func (p *program) describe(data container.Data, tokens func(audience string) ([]
 	for _, m := range d.Mounts {
 		if !p.placed(m.Path) {
 			d.paths = append(d.paths, container.Path{Container: m.Path, Here: p.hostPath(m.Path)})
-		} else if !slices.ContainsFunc(d.Mounts, func(other container.Mount) bool { return strings.HasPrefix(m.Path, other.Path+"/") }) {
+		} else if !slices.ContainsFunc(d.Mounts, func(other container.Mount) bool {
+			return p.placed(other.Path) && strings.HasPrefix(m.Path, other.Path+"/")
+		}) {
 			d.places.Here, d.places.There = append(d.places.Here, p.hostPath(m.Path)), append(d.places.There, m.Path)
 		}
 	}

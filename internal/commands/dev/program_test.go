@@ -316,16 +316,22 @@ func TestACertificateInVariables(t *testing.T) {
 }
 
 // S33.18: where the system permits it, the program finds its files at the paths of the container, so that no path is
-// replaced. Directories for temporary files stay this machine's.
+// replaced. /tmp itself, the files of the session and the working directory stay visible.
 func TestFilesAreAtTheirPaths(t *testing.T) {
-	s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+strings.Replace(deployed, "mountPath: /etc/hook}", "mountPath: /certs/hook}", 1))
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts := "mountPath: /certs/hook}, {name: tmp, mountPath: /tmp}, {name: tmp, mountPath: " + filepath.Dir(here) + "}"
+	s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+strings.Replace(deployed, "mountPath: /etc/hook}", mounts, 1))
 	p := s.programs[0]
-	p.placing = true
+	p.placing, p.placingTmp = true, true
 	d, err := p.describe(s.content.of("shop"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"/certs"}; !slices.Equal(d.places.There, want) || !slices.Equal(d.places.Here, []string{filepath.Join(p.root, "certs")}) {
+	want, wantHere := []string{"/certs", "/tmp/cache"}, []string{filepath.Join(p.root, "certs"), filepath.Join(p.temporaries, "cache")}
+	if !slices.Equal(d.places.There, want) || !slices.Equal(d.places.Here, wantHere) {
 		t.Errorf("%q are at %q, want %q", d.places.Here, d.places.There, want)
 	}
 	if text, err := os.ReadFile(filepath.Join(p.root, "certs/hook/config.yaml")); err != nil || !strings.Contains(string(text), "certDir: /certs\n") {
@@ -342,6 +348,9 @@ func TestFilesAreAtTheirPaths(t *testing.T) {
 	s.sayAssumed(p)
 	if all := strings.Join(said, "\n"); !strings.Contains(all, "files        /certs: Secret made-by-a-job") || strings.Contains(all, "unreachable") {
 		t.Errorf("it says:\n%s", all)
+	}
+	if p.placingTmp = false; p.placed("/tmp/cache") {
+		t.Error("a file below /tmp is placed where the system does not permit it")
 	}
 }
 
@@ -430,17 +439,22 @@ func TestProgramsWithoutARegistration(t *testing.T) {
 func TestUnreachablePathsAreNamedWithTheirFlag(t *testing.T) {
 	unnamed := strings.NewReplacer("certDir: /certs", "a: b", ", value: /certs/server.key", "").Replace(deployed)
 	empty := "apiVersion: v1\nkind: Secret\nmetadata: {namespace: shop, name: made-by-a-job}\n---\n"
-	for name, tc := range map[string]struct{ source, want string }{
-		"a flag":  {`flag.StringVar(&dir, "cert-dir", "/certs", "directory")`, "the program looks at /certs by default: add --cert-dir="},
-		"no flag": {`const dir = "/certsx"`, "nothing in the manifests names /certs: if the program looks there, name "},
+	for name, tc := range map[string]struct{ at, source, want string }{
+		"a flag":             {"/certs", `flag.StringVar(&dir, "cert-dir", "/certs", "directory")`, "the program looks at /certs by default: add --cert-dir="},
+		"no flag":            {"/certs", `const dir = "/certsx"`, "nothing in the manifests names /certs: if the program looks there, name "},
+		"temporary":          {"/tmp/certs", `const file = "/tmp/certs/tls.crt"`, "main.go names /tmp/certs, and the files are at "},
+		"temporary, by flag": {"/tmp/certs", `flag.StringVar(&dir, "cert-dir", "/tmp/certs", "directory")`, "the program looks at /tmp/certs by default: add --cert-dir="},
+		"$TMPDIR":            {"/tmp/certs", `dir := filepath.Join(os.TempDir(), "certs")`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			if err := os.WriteFile("main.go", []byte("package main\n\nfunc main() { "+tc.source+" }\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			s, said := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+unnamed+empty)
-			if all := strings.Join(said, "\n"); !strings.Contains(all, "unreachable  "+tc.want) || !strings.Contains(all, filepath.Join(s.programs[0].root, "certs")) {
+			mounted := strings.Replace(unnamed, "mountPath: /certs}", "mountPath: "+tc.at+"}", 1)
+			s, said := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+mounted+empty)
+			all := strings.Join(said, "\n")
+			if tc.want == "" && strings.Contains(all, "unreachable  ") || tc.want != "" && !strings.Contains(all, "unreachable  "+tc.want) || !strings.Contains(all, s.programs[0].hostPath(tc.at)) {
 				t.Errorf("it says:\n%s", all)
 			}
 		})

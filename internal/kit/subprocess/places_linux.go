@@ -2,6 +2,7 @@ package subprocess
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -70,10 +71,14 @@ type builder struct {
 	own map[string]bool
 }
 
-// copy mounts an empty directory for a directory of this machine, with all its files.
+// copy mounts an empty directory for a directory of this machine, with all its files. New files in it are the program's alone.
 func (b *builder) copy(dir string) error {
 	at := filepath.Join(b.root, dir)
-	if err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
+	var info unix.Stat_t
+	if err := unix.Stat(dir, &info); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("mode=%04o", info.Mode&0o7777|0o700)); err != nil {
 		return err
 	}
 	// The new root is not below itself.
@@ -82,22 +87,33 @@ func (b *builder) copy(dir string) error {
 	}
 	b.own[dir] = true
 	entries, err := os.ReadDir(dir)
+	if len(entries) > mostEntries {
+		return errManyFiles
+	}
 	for _, e := range entries {
 		here := filepath.Join(dir, e.Name())
-		if e.Type()&os.ModeSymlink != 0 {
-			target, err := os.Readlink(here)
-			if err == nil {
-				err = os.Symlink(target, filepath.Join(b.root, here))
-			}
-			if err != nil {
-				return err
-			}
-		} else if err := b.bind(here, filepath.Join(b.root, here)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			// A file that is gone meanwhile is not missed.
+		if _, err := os.Stat(here); err != nil && e.Type()&os.ModeSymlink == 0 {
+			// It is gone meanwhile, or the program could not read it either.
+			continue
+		}
+		if err := b.show(e, here); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return err
+}
+
+// show makes an entry of a directory of this machine visible at the same path below root.
+func (b *builder) show(e fs.DirEntry, here string) error {
+	at := filepath.Join(b.root, here)
+	if e.Type()&os.ModeSymlink == 0 {
+		return b.bind(here, at)
+	}
+	target, err := os.Readlink(here)
+	if err != nil {
+		return err
+	}
+	return os.Symlink(target, at)
 }
 
 // bind makes a file or directory of this machine visible at a path, which may not exist.

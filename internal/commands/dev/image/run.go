@@ -339,12 +339,8 @@ var flagPatterns = []*regexp.Regexp{
 
 // Flags returns the flags of a program whose default is a path of the container or below it.
 func Flags(dir, name string) (found []Flag) {
-	p := &project{root: os.DirFS(dir), base: "."}
-	_ = p.scan(func(file string) {
-		if !slices.Contains([]string{".go", ".py"}, path.Ext(file)) || strings.HasSuffix(file, "_test.go") {
-			return
-		}
-		for line := range strings.Lines(p.read(file)) {
+	sources(dir, func(_, text string) {
+		for line := range strings.Lines(text) {
 			for _, pattern := range flagPatterns {
 				m := pattern.FindStringSubmatch(line)
 				if m == nil || m[2] != name && !strings.HasPrefix(m[2], name+"/") {
@@ -357,4 +353,26 @@ func Flags(dir, name string) (found []Flag) {
 		}
 	})
 	return found
+}
+
+// Naming returns the first source file of a program that has a path of the container, or a path below it, as a string;
+// empty for none.
+func Naming(dir, name string) (file string) {
+	pattern := regexp.MustCompile("[\"'`]" + regexp.QuoteMeta(name) + "[\"'`/]")
+	sources(dir, func(at, text string) {
+		if file == "" && pattern.MatchString(text) {
+			file = at
+		}
+	})
+	return file
+}
+
+// sources calls yield with each source file of a program and its text.
+func sources(dir string, yield func(file, text string)) {
+	p := &project{root: os.DirFS(dir), base: "."}
+	_ = p.scan(func(file string) {
+		if slices.Contains([]string{".go", ".py", ".js", ".ts"}, path.Ext(file)) && !strings.HasSuffix(file, "_test.go") {
+			yield(file, p.read(file))
+		}
+	})
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	apiadmission "k8s.io/apiserver/pkg/admission"
-	informersv1 "k8s.io/client-go/informers/core/v1"
 	listersv1 "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/plugin/pkg/admission/limitranger"
@@ -88,7 +87,7 @@ func (b byName) Index(index string, of any) ([]any, error) {
 }
 
 type orderedLimitRanges struct {
-	informersv1.TypedLimitRangeInformer
+	limitRangeInformer
 }
 
 func (i orderedLimitRanges) Lister() listersv1.LimitRangeLister {
@@ -96,7 +95,7 @@ func (i orderedLimitRanges) Lister() listersv1.LimitRangeLister {
 }
 
 type orderedQuotas struct {
-	informersv1.TypedResourceQuotaInformer
+	quotaInformer
 }
 
 func (i orderedQuotas) Lister() listersv1.ResourceQuotaLister {

@@ -13,6 +13,13 @@ import (
 	listersv1 "k8s.io/client-go/listers/core/v1"
 )
 
+// The types of the informers have other names in Kubernetes 1.36 and older.
+type (
+	podInformer        = informersv1.TypedPodInformer
+	limitRangeInformer = informersv1.TypedLimitRangeInformer
+	quotaInformer      = informersv1.TypedResourceQuotaInformer
+)
+
 // liveFactory is a factory of informers whose lister of pods reads the pods from the API server
 // at each call. Some plugins, PodSecurity among them, want a lister of pods for rare requests,
 // such as a new label of a namespace. An informer would keep every pod in memory once more. Its
@@ -37,20 +44,20 @@ type liveCoreV1 struct {
 	pods livePods
 }
 
-func (c liveCoreV1) Pods() informersv1.TypedPodInformer {
+func (c liveCoreV1) Pods() podInformer {
 	return livePodInformer{c.Interface.Pods(), c.pods}
 }
 
-func (c liveCoreV1) LimitRanges() informersv1.TypedLimitRangeInformer {
+func (c liveCoreV1) LimitRanges() limitRangeInformer {
 	return orderedLimitRanges{c.Interface.LimitRanges()}
 }
 
-func (c liveCoreV1) ResourceQuotas() informersv1.TypedResourceQuotaInformer {
+func (c liveCoreV1) ResourceQuotas() quotaInformer {
 	return orderedQuotas{c.Interface.ResourceQuotas()}
 }
 
 type livePodInformer struct {
-	informersv1.TypedPodInformer
+	podInformer
 	pods livePods
 }
 

@@ -43,7 +43,7 @@ type judgeParts struct {
 	// params reads the params of policies from the main server. schemas has the schemas of this server's kinds.
 	params    admission.Params
 	schemas   admission.Schemas
-	authorize authorizer.UnconditionalAuthorizer
+	authorize authorizer.Authorizer
 	// name identifies this run of the server, and address is its URL.
 	name, address string
 	// strict makes admission use the webhooks and policies that are registered when a request arrives.

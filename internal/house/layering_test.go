@@ -122,8 +122,8 @@ func TestImportsPointDown(t *testing.T) {
 }
 
 // The engine's tests also do not depend on the server, and an example uses only public packages. The webhooks
-// for these tests are in test/hooktest, their speeds in test/speed. Reading files, recognising credentials and declaring
-// metrics are shared by all.
+// for these tests are in test/hooktest, their speeds in test/speed. Reading files, recognising credentials, declaring
+// metrics and the names of upstream's types are shared by all.
 func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
 	t.Chdir(root)
 	found := packages(t)
@@ -133,7 +133,7 @@ func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
 				target, ok := strings.CutPrefix(imported, modulePath+"/")
 				switch {
 				case !ok:
-				case inEngine(pkg) && !inEngine(target) && !slices.Contains([]string{"internal/kit/files", "internal/kit/credentials", "internal/kit/metric"}, target) && !(file.test() && (target == "test/hooktest" || target == "test/speed")):
+				case inEngine(pkg) && !inEngine(target) && !slices.Contains([]string{"internal/kit/files", "internal/kit/credentials", "internal/kit/metric", "internal/kit/upstream"}, target) && !(file.test() && (target == "test/hooktest" || target == "test/speed")):
 					t.Errorf("%s imports %s: the engine is used without the server", file.path, target)
 				case in(pkg, "examples") && !slices.Contains([]string{"admission", "admission/announce", "admission/snapshot", "internal/server", "initialization", "initializer", "gatehousetest"}, target) && !in(target, example(pkg)):
 					t.Errorf("%s imports %s: examples use the public packages admission, admission/announce, admission/snapshot, server, initialization, initializer and gatehousetest only", file.path, target)

@@ -6,7 +6,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
@@ -14,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 )
 
 // Options configure a Dispatcher.
@@ -27,7 +27,7 @@ type Options struct {
 	NamespaceLabels func(ctx context.Context, name string) (map[string]string, error)
 	// Authorizer is the variable authorizer of match conditions. If it is nil, conditions that use
 	// the variable fail.
-	Authorizer authorizer.UnconditionalAuthorizer
+	Authorizer upstream.Authorizer
 	// Serial disables calls ahead of turn.
 	Serial bool
 	// Skips records in the trace the reasons why webhooks were not called.

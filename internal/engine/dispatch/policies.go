@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/admission"
 	cached "k8s.io/apiserver/pkg/admission/plugin/authorizer"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -17,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/mutation"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 )
 
 // PolicyOptions configure a Policies.
@@ -34,7 +34,7 @@ type PolicyOptions struct {
 	// apply configuration fails.
 	Schemas mutation.Schemas
 	// Authorizer is the variable authorizer. If it is nil, expressions that use the variable fail.
-	Authorizer authorizer.UnconditionalAuthorizer
+	Authorizer upstream.Authorizer
 	// Skips records in the trace the reasons why policies were not evaluated.
 	Skips bool
 	// Publisher receives the record of every run; it must be set.

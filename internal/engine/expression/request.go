@@ -17,9 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 )
 
 // Input has the data of a request for expressions. Expressions do not change it.
@@ -41,7 +42,7 @@ type Input struct {
 	DryRun    bool
 	User      user.Info
 	// Authorizer is the variable authorizer. If it is nil, an expression that uses it fails.
-	Authorizer authorizer.UnconditionalAuthorizer
+	Authorizer upstream.Authorizer
 	// Plain reports whether objects of built-in kinds are maps and lists in expressions, like
 	// custom ones. Otherwise they are Go types, which is cheaper, and equivalent unless an
 	// expression joins parts of an object with its own values (S18.17).

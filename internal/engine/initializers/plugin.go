@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 )
 
 // Verb is the permission required to write an uninitialized object, in addition to the verb of the
@@ -28,7 +29,7 @@ type Options struct {
 	// of S11.11.
 	Pending func(context.Context, admission.Attributes) ([]*registration.Entry, error)
 	// Authorizer authorizes writes of uninitialized objects; if it is nil, no user may write them.
-	Authorizer authorizer.UnconditionalAuthorizer
+	Authorizer upstream.Authorizer
 	// Exempt reports whether a kind has no initializers: the kinds that configure admission
 	// (S2.39).
 	Exempt func(schema.GroupVersionKind, schema.GroupResource) bool

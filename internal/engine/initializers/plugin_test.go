@@ -70,14 +70,6 @@ func (f allow) Authorize(_ context.Context, a authorizer.Attributes) (authorizer
 	return authorizer.DecisionNoOpinion, "no rule", nil
 }
 
-func (f allow) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	return authorizer.ConditionsAwareDecisionFromParts(f.Authorize(ctx, a))
-}
-
-func (f allow) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
-	return authorizer.DecisionDeny, "", nil
-}
-
 type request struct {
 	operation   admission.Operation
 	user        string

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 )
 
 // Refuses returns the link of a part of the server that rejects a request, in a pass.
@@ -29,7 +30,7 @@ var verbs = map[string][]string{"CREATE": {"create"}, "UPDATE": {"update", "patc
 
 // Authorization returns the link of the authorization of a request; none if the user of a may make
 // the request. a needs no verb. The plan continues after the rejection.
-func Authorization(ctx context.Context, rights authorizer.UnconditionalAuthorizer, operation string, a authorizer.AttributesRecord) []plan.Link {
+func Authorization(ctx context.Context, rights upstream.Authorizer, operation string, a authorizer.AttributesRecord) []plan.Link {
 	if a.ResourceRequest = true; operation == "CREATE" && a.Subresource == "" {
 		// A create names no object.
 		a.Name = ""

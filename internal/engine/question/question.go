@@ -25,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 )
 
 // Question is the spec of an AdmissionExplanation: a request to explain. The fields are the fields
@@ -54,7 +55,7 @@ var (
 type May func(authorizer.AttributesRecord) (bool, error)
 
 // Rights returns the May of a caller.
-func Rights(ctx context.Context, rights authorizer.UnconditionalAuthorizer, caller user.Info) May {
+func Rights(ctx context.Context, rights upstream.Authorizer, caller user.Info) May {
 	return func(a authorizer.AttributesRecord) (bool, error) {
 		a.User, a.ResourceRequest = caller, true
 		decision, _, err := rights.Authorize(ctx, a)

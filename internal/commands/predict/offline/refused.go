@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/question"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/explain"
@@ -187,7 +188,7 @@ func Missing(p *plan.Plan) []string {
 var subjectAccessReviews = authorizationv1.Resource("subjectaccessreviews")
 
 // rights returns an authorizer that asks the cluster about the rights of a request's user.
-func (c *cluster) rights(access Access) authorizer.UnconditionalAuthorizer {
+func (c *cluster) rights(access Access) upstream.Authorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		asked := &authorizationv1.ResourceAttributes{
 			Verb: a.GetVerb(), Namespace: a.GetNamespace(), Group: a.GetAPIGroup(), Version: a.GetAPIVersion(), Resource: a.GetResource(), Subresource: a.GetSubresource(), Name: a.GetName(),

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -29,6 +28,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/networking"
+
+	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 )
 
 // sampleAddress is used in place of the address that a server would give a service.
@@ -216,7 +217,7 @@ func Binds(resource schema.GroupResource, subresource string) bool {
 
 // Reader reads the objects and the permissions for a request.
 type Reader interface {
-	authorizer.UnconditionalAuthorizer
+	upstream.Authorizer
 	// Get returns an object, and List the objects of a namespace, or of all namespaces if it is
 	// empty, as internal types.
 	Get(ctx context.Context, resource schema.GroupResource, namespace, name string) (runtime.Object, error)

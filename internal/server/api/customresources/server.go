@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/rest"
@@ -35,6 +34,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/series"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
@@ -65,7 +65,7 @@ type Options struct {
 	// CustomResourceDefinition itself. Every definition has a registry of its own.
 	Equivalents runtime.EquivalentResourceRegistry
 	// Authorizer is asked by handlers that check a second verb.
-	Authorizer authorizer.UnconditionalAuthorizer
+	Authorizer upstream.Authorizer
 	// MaxRequestBodyBytes bounds the body of a request; 0 means no bound.
 	MaxRequestBodyBytes int64
 	// Builtin reports which group versions belong to built-in kinds. A CRD is not served in them.

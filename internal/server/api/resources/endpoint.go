@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints"
 	"k8s.io/apiserver/pkg/endpoints/deprecation"
 	"k8s.io/apiserver/pkg/endpoints/discovery"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/stack"
 )
 
@@ -76,7 +76,7 @@ type Group struct {
 	// Equivalents is shared by all groups of a server (S2.23).
 	Equivalents runtime.EquivalentResourceRegistry
 	// Authorizer is for handlers that check a second verb.
-	Authorizer authorizer.UnconditionalAuthorizer
+	Authorizer upstream.Authorizer
 	// MaxRequestBodyBytes bounds a request's body.
 	MaxRequestBodyBytes int64
 	// ResetLike maps versions that storages do not have to versions of the same objects that they

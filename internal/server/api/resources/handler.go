@@ -10,12 +10,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
 
+	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/waiting"
 )
 
@@ -46,7 +46,7 @@ type Handler struct {
 	Initializers bool
 	// Authorizer decides whether a user may get an uninitialized object without asking for such
 	// objects; nil means that no user may.
-	Authorizer authorizer.UnconditionalAuthorizer
+	Authorizer upstream.Authorizer
 	// Counting reports whether a user creates as many objects as it finds missing. Such a user must
 	// not treat a create as failed whose object is stored and waits for initializers (S11.64). Nil
 	// means that no user does so.

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 )
 
 // nodeSubresources are answered by an agent on a node, and this server has no nodes that run
@@ -27,7 +29,7 @@ var nodeSubresources = []string{"pods/attach", "pods/exec", "pods/portforward", 
 // GET, the only method of WebSockets. Both requests are authorized as a create.
 var upgraded = []string{"pods/attach", "pods/exec", "pods/portforward"}
 
-func answerForNodes(groups []Group, authorizer authorizer.UnconditionalAuthorizer) {
+func answerForNodes(groups []Group, authorizer upstream.Authorizer) {
 	for _, g := range groups {
 		if g.Name != "" {
 			continue
@@ -58,7 +60,7 @@ type noAgent struct {
 	// done describes, for the error, the part of the request that the server carried out.
 	done string
 	// creates, when set, authorizes creates; the request's own verb is not enough.
-	creates authorizer.UnconditionalAuthorizer
+	creates upstream.Authorizer
 }
 
 // authorize refuses users that may not create.

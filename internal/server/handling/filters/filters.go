@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/server/routine"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
+	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/stack"
 )
 
@@ -132,13 +133,13 @@ func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handl
 
 // observed is an authorizer that reports the requests that it does not allow.
 type observed struct {
-	authorizer.UnconditionalAuthorizer
+	upstream.Authorizer
 	report func(authorizer.Attributes)
 }
 
-// Authorize implements authorizer.UnconditionalAuthorizer.
+// Authorize implements upstream.Authorizer.
 func (o observed) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	decision, reason, err := o.UnconditionalAuthorizer.Authorize(ctx, a)
+	decision, reason, err := o.Authorizer.Authorize(ctx, a)
 	if o.report != nil && decision != authorizer.DecisionAllow && err == nil {
 		o.report(a)
 	}

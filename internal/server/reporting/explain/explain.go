@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -23,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/question"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
@@ -33,7 +33,7 @@ const Resource = "admissionexplanations"
 // Options are the inputs of Explanations; all must be set.
 type Options struct {
 	// Authorizer decides which objects a caller may read.
-	Authorizer authorizer.UnconditionalAuthorizer
+	Authorizer upstream.Authorizer
 	// Engine makes the plans. Chain has the plugins in order.
 	Engine *admission.Engine
 	Chain  []admission.Plugin

@@ -143,17 +143,17 @@ func (r *runner) profile(ctx context.Context, p profile, wanted func(name string
 	if len(cases) == 0 {
 		return nil
 	}
-	var objects []map[string]any
+	given := make([][]map[string]any, len(cases))
 	for i, c := range cases {
 		// The profiles without flags share servers.
 		ns := fmt.Sprintf("plugin-%s-%03d", p.name, i)
 		if cases[i], err = c.with(ns, values); err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
-		objects = append(append(objects, namespaceObjects(ns)...), cases[i].Given...)
+		given[i] = append(namespaceObjects(ns), cases[i].Given...)
 	}
 	furnish := func(s *session) error {
-		for _, object := range objects {
+		for _, object := range slices.Concat(given...) {
 			if err := s.create(ctx, object); err != nil && !(s.emulates && errors.Is(err, errUnexpected)) {
 				return err
 			}
@@ -184,10 +184,12 @@ func (r *runner) profile(ctx context.Context, p profile, wanted func(name string
 		if p.fair {
 			s.flows = map[string]string{}
 		}
+	}
+	for i, c := range cases {
 		if p.refusing {
-			continue
+			break
 		}
-		if err := furnish(s); err != nil {
+		if err := r.create(ctx, c.Name, given[i]); err != nil {
 			return err
 		}
 	}

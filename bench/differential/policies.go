@@ -235,16 +235,17 @@ func (r *runner) policies(ctx context.Context, only *regexp.Regexp) error {
 		return nil
 	}
 	// These objects are created while there are no policies: a deleted policy may stay active for a moment.
-	objects := append(namespaceObjects(markers), fixtures...)
+	if err := r.create(ctx, "policies", append(namespaceObjects(markers), fixtures...)); err != nil {
+		return err
+	}
 	for i, c := range cases {
 		ns := fmt.Sprintf("case-%03d", i)
 		if cases[i], err = c.in(ns); err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
-		objects = append(append(objects, namespaceObjects(ns)...), cases[i].Given...)
-	}
-	if err := r.create(ctx, "policies", objects); err != nil {
-		return err
+		if err := r.create(ctx, c.Name, append(namespaceObjects(ns), cases[i].Given...)); err != nil {
+			return err
+		}
 	}
 	for i, c := range cases {
 		if err := r.policyCase(ctx, c, i); errors.Is(err, errUnexpected) {
@@ -348,7 +349,7 @@ func (s *session) create(ctx context.Context, object map[string]any) error {
 	return err
 }
 
-// make creates an object, and returns the last answer.
+// make creates an object with its status, and returns the last answer if it fails.
 func (s *session) make(ctx context.Context, object map[string]any) (answer, error) {
 	path := collectionOf(object)
 	var last answer
@@ -359,7 +360,7 @@ func (s *session) make(ctx context.Context, object map[string]any) (answer, erro
 			return last, err
 		}
 		if last.Code == http.StatusCreated {
-			return last, s.complete(ctx, path, object)
+			return s.complete(ctx, path, object)
 		}
 		// The groups of the release itself are served from the start.
 		own := s.emulates && !strings.Contains(path, ".example.com/")
@@ -375,17 +376,17 @@ func (s *session) make(ctx context.Context, object map[string]any) (answer, erro
 	return last, fmt.Errorf("%w: %s: creating %s %s: %d: %s", errUnexpected, s.name, object["kind"], nameOf(object), last.Code, show(last.Body))
 }
 
-// complete writes the status of an object, because a create ignores it.
-func (s *session) complete(ctx context.Context, path string, object map[string]any) error {
+// complete writes the status of an object, because a create ignores it. It returns the answer.
+func (s *session) complete(ctx context.Context, path string, object map[string]any) (answer, error) {
 	if object["status"] == nil {
-		return nil
+		return answer{}, nil
 	}
 	path += "/" + nameOf(object) + "/status"
 	a, err := s.send(ctx, step{method: http.MethodPatch, path: path, contentType: mergeType, body: map[string]any{"status": object["status"]}})
 	if err == nil && a.Code != http.StatusOK {
 		err = fmt.Errorf("%w: %s: %s: %d: %s", errUnexpected, s.name, path, a.Code, show(a.Body))
 	}
-	return err
+	return a, err
 }
 
 // awaitInForce waits until all policies and bindings written before are active, and all deleted ones are inactive. It

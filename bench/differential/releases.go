@@ -55,6 +55,9 @@ func compareReleases(ctx context.Context, l *lab, cases *regexp.Regexp, binaries
 			return err
 		}
 		fmt.Printf("%d cases, %d requests to each release; the same answer of all releases to %d\n", r.tally.cases, r.tally.requests, r.tally.same)
+		for _, text := range slices.Concat(r.tally.unexpected, r.tally.otherwise) {
+			fmt.Println("the newest release does not answer as the case expects:", text)
+		}
 	}
 	flags := "--releases " + file + " --real-from " + realFrom
 	if only := cases.String(); only != "" {
@@ -149,7 +152,7 @@ func (r *runner) leftOut(d difference, path string) bool {
 		differs = differs || r.served[d.Newer-1][resource] != r.served[d.Newer][resource]
 	}
 	if creating {
-		r.lacking[in] = true
+		r.lacking[in] = r.lacking[in] || d.Codes[0] != d.Codes[1]
 		return differs
 	}
 	return differs || r.lacking[in]
@@ -375,7 +378,9 @@ of neighbouring releases are compared: codes, warnings, statuses, objects and au
 each server; %d have the same answer in all releases.
 `, flags, peer.Releases[0].Minor, emulated.tally.cases, emulated.tally.requests, emulated.tally.same)
 	if len(names) > 1 {
-		fmt.Fprintf(&b, "Of real kube-apiservers %s, with default flags, %d of %d requests have the same answer.\n", strings.Join(names, ", "), real.tally.same, real.tally.requests)
+		fmt.Fprintf(&b, "Of real kube-apiservers %s, with default flags, %d of %d requests have the same answer. The controller that writes\n"+
+			"status.typeChecking of policies for them is of %s.\n",
+			strings.Join(names, ", "), real.tally.same, real.tally.requests, names[len(names)-1])
 	}
 	b.WriteString("\n")
 	b.WriteString("The table counts differences; a request can have several. \"Emulated too\" means that Gatehouse as the two releases differs in the same\n" +

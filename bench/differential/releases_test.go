@@ -60,3 +60,30 @@ func TestResourcesOfPaths(t *testing.T) {
 		}
 	}
 }
+
+func TestFollowUpsOfDifferencesAreLeftOut(t *testing.T) {
+	r := &runner{
+		pair: &pair{neighbours: []*session{{}, {}}}, lacking: map[lack]bool{},
+		served: []map[string]bool{{"v1 pods": true}, {"v1 pods": true, "v1 news": true}},
+	}
+	note := func(name, step, path string, codes [2]int) bool {
+		return r.leftOut(difference{Case: name, Step: step, Newer: 1, Codes: codes}, path)
+	}
+	const pods, news = "/api/v1/namespaces/a/pods", "/api/v1/namespaces/a/news"
+	for _, c := range []struct {
+		claim, name, step, path string
+		codes                   [2]int
+		out                     bool
+	}{
+		{"an object that one release refuses counts", "refused by one", "creating Pod a", pods, [2]int{422, 0}, false},
+		{"requests after it do not", "refused by one", "POST", pods, [2]int{201, 403}, true},
+		{"an object that both refuse, with other words, counts", "refused by both", "creating Pod a", pods, [2]int{422, 422}, false},
+		{"and so do requests after it", "refused by both", "POST", pods, [2]int{201, 403}, false},
+		{"a resource of one release only does not", "another", "POST", news, [2]int{404, 201}, true},
+		{"the version of the build does not", "another", "GET", "/version", [2]int{200, 200}, true},
+	} {
+		if got := note(c.name, c.step, c.path, c.codes); got != c.out {
+			t.Errorf("%s: left out: %t", c.claim, got)
+		}
+	}
+}

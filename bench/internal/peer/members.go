@@ -122,7 +122,7 @@ func (s *Server) Follower(ctx context.Context) (*Process, error) {
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-p.exited:
-			return nil, fmt.Errorf("the follower ended: %w", p.err)
+			return nil, p.failure()
 		case <-ctx.Done():
 			return nil, errors.Join(fmt.Errorf("the follower is not ready within %s", readyTimeout), p.Stop())
 		}

@@ -13,9 +13,10 @@ import (
 
 // A kept kube-apiserver of an earlier patch release is not compared in the place of the required one.
 func TestOldProgramsAreNotKept(t *testing.T) {
-	version, err := required("../..", kubernetesModule)
-	if err != nil || version != own().Version {
-		t.Errorf("go.mod requires %s (%v), Releases ends with %s", version, err, own().Version)
+	for _, module := range []string{"../..", "../../conformance"} {
+		if version, err := required(module, kubernetesModule); err != nil || version != own().Version {
+			t.Errorf("go.mod of %s requires %s (%v), Releases ends with %s", module, version, err, own().Version)
+		}
 	}
 	const line = "path\tcommand-line-arguments\ndep\t" + kubernetesModule + "\tv1.37.1\th1:a=\n"
 	info, err := debug.ParseBuildInfo(line)
@@ -25,7 +26,7 @@ func TestOldProgramsAreNotKept(t *testing.T) {
 	if !has(info, kubernetesModule, "v1.37.1") || has(info, kubernetesModule, "v1.37.2") || has(info, etcdModule, "v1.37.1") {
 		t.Errorf("the versions in %q are not compared", line)
 	}
-	if keep, err := contains(filepath.Join(t.TempDir(), "missing"), kubernetesModule, version); keep || err != nil {
+	if keep, err := contains(filepath.Join(t.TempDir(), "missing"), kubernetesModule, own().Version); keep || err != nil {
 		t.Errorf("a missing program: %t, %v", keep, err)
 	}
 }

@@ -71,8 +71,11 @@ func launchAndRead(ctx context.Context, dir, path string, args ...string) (*Proc
 	lines := make(chan string, 1)
 	go func() {
 		defer r.Close()
-		line, _ := bufio.NewReader(r).ReadString('\n')
+		output := bufio.NewReader(r)
+		line, _ := output.ReadString('\n')
 		lines <- strings.TrimSpace(line)
+		// A closed pipe ends a program that prints more.
+		_, _ = io.Copy(io.Discard, output)
 	}()
 	select {
 	case line := <-lines:

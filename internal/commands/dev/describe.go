@@ -280,6 +280,9 @@ func (s *session) sayAssumed(p *program) {
 		here := " is " + p.hostPath(m.Path)
 		if p.placed(m.Path) {
 			here = ""
+			if also := p.inProject(m.Path); also != "" {
+				here = " and " + also
+			}
 		}
 		line("files", "%s%s: %s", m.Path, here, cmp.Or(m.From, "an empty directory"))
 	}

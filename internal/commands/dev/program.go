@@ -293,11 +293,23 @@ func (p *program) mountsTemporaries() bool {
 // placed reports whether the program finds the files of a mount at its path. The directory for temporary files is this
 // machine's, and the files of the session and of the project stay visible.
 func (p *program) placed(name string) bool {
-	if inTemporaries(name) && (name == containerTmp || !p.placingTmp) {
-		return false
-	}
+	return p.placing && !p.hides(name) && (!inTemporaries(name) || name != containerTmp && p.placingTmp)
+}
+
+// hides reports whether a mount at a path of this machine would hide the session or the working directory.
+func (p *program) hides(name string) bool {
 	here, _ := filepath.Abs(p.recipe.dir)
-	return p.placing && !slices.ContainsFunc([]string{p.home, here}, func(dir string) bool { return strings.HasPrefix(dir+"/", name+"/") })
+	return slices.ContainsFunc([]string{p.home, here}, func(dir string) bool { return strings.HasPrefix(dir+"/", name+"/") })
+}
+
+// inProject returns the path in the project at which the program finds a placed mount, too; empty for none. The image has
+// files of the project there, and the program may name the mount relative to its working directory.
+func (p *program) inProject(name string) string {
+	here, from := p.source.Value(name)
+	if from == "" || here == name || p.hides(here) {
+		return ""
+	}
+	return here
 }
 
 // described is a program with its files and its environment.
@@ -320,12 +332,18 @@ func (p *program) describe(data container.Data, tokens func(audience string) ([]
 		d.Mounts = append(d.Mounts, p.serviceAccount(data, tokens != nil)...)
 	}
 	for _, m := range d.Mounts {
-		if !p.placed(m.Path) {
-			d.paths = append(d.paths, container.Path{Container: m.Path, Here: p.hostPath(m.Path)})
-		} else if !slices.ContainsFunc(d.Mounts, func(other container.Mount) bool {
+		below := func(other container.Mount) bool {
 			return p.placed(other.Path) && strings.HasPrefix(m.Path, other.Path+"/")
-		}) {
-			d.places.Here, d.places.There = append(d.places.Here, p.hostPath(m.Path)), append(d.places.There, m.Path)
+		}
+		switch {
+		case !p.placed(m.Path):
+			d.paths = append(d.paths, container.Path{Container: m.Path, Here: p.hostPath(m.Path)})
+		case !slices.ContainsFunc(d.Mounts, below):
+			for _, there := range []string{m.Path, p.inProject(m.Path)} {
+				if there != "" {
+					d.places.Here, d.places.There = append(d.places.Here, p.hostPath(m.Path)), append(d.places.There, there)
+				}
+			}
 		}
 	}
 	d.places.Root = p.places

@@ -354,6 +354,34 @@ func TestFilesAreAtTheirPaths(t *testing.T) {
 	}
 }
 
+// S33.18: a volume in a directory of the image with files of the project is in the directory of the project, too, since
+// the program may name it relative to its working directory.
+func TestVolumesInTheProject(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{"Dockerfile": "FROM alpine\nWORKDIR /app\nCOPY . /app\nCMD [\"sh\", \"run.sh\"]\n", "run.sh": "cat ./certs/tls.crt\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for mounted, want := range map[string][]string{"/app/certs": {"/app/certs", filepath.Join(here, "certs")}, "/app": {"/app"}, "/other": {"/other"}} {
+		deployed := strings.NewReplacer("mountPath: /certs}", "mountPath: "+mounted+"}", "mountPath: /etc/hook}", "mountPath: "+mounted+"/hook}").Replace(deployed)
+		s, _ := programsOf(t, Options{}, hook("service: {namespace: shop, name: hook}")+deployed)
+		p := s.programs[0]
+		p.placing = true
+		d, err := p.describe(s.content.of("shop"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(d.places.There, want) {
+			t.Errorf("a volume at %s is at %q, want %q", mounted, d.places.There, want)
+		}
+	}
+}
+
 // S33.14: the pod of a Deployment has the names and owners that controllers expect, and one replica.
 func TestTheOwnPod(t *testing.T) {
 	s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+deployed)

@@ -253,7 +253,7 @@ func (p *project) remark(u *unstructured.Unstructured) {
 			continue
 		}
 		p.remarks = append(p.remarks, fmt.Sprintf("%s has the caBundle %q, which is not base64: this session replaces it, and a cluster refuses it. Leave it out, have cert-manager inject it, or fill it in before the manifest is applied.",
-			titleOf(u), bundle[:min(len(bundle), mostBundle)]))
+			titleOf(u), strings.ToValidUTF8(bundle[:min(len(bundle), mostBundle)], "")))
 	}
 }
 

@@ -36,6 +36,7 @@ func TestObjectsWithoutANamespace(t *testing.T) {
 func TestWhatAClusterRefusesIsNamed(t *testing.T) {
 	old := strings.Replace(hook("service: {namespace: a, name: b}"), "admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1", 1)
 	for _, tc := range []struct{ name, manifests, want string }{
+		{"a placeholder in UTF-8", hook(`caBundle: "` + strings.Repeat("証", 20) + `", service: {namespace: a, name: b}`), `has the caBundle "` + strings.Repeat("証", 13) + `", which is not base64`},
 		{"a placeholder", hook(`caBundle: "${CA_BUNDLE}", service: {namespace: a, name: b}`), `has the caBundle "${CA_BUNDLE}", which is not base64`},
 		{"an old version", old, "is written in admissionregistration.k8s.io/v1beta1, which this server takes and Kubernetes from 1.22 on does not"},
 		{"no bundle", hook("service: {namespace: a, name: b}"), ""},

@@ -573,7 +573,7 @@ func (s *session) watched(ctx context.Context) (<-chan string, error) {
 }
 
 func (s *session) sayMistakes(ctx context.Context) {
-	for _, mistake := range s.mistakes(ctx) {
+	for _, mistake := range settled(ctx, s.mistakes) {
 		s.sayOnce("%s", mistake)
 	}
 }

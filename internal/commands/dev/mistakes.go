@@ -24,15 +24,43 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
+const (
+	// trustWithin bounds the time in which a program that issues its own certificate writes its caBundle. It may listen
+	// before.
+	trustWithin = 5 * time.Second
+	// trustPause is the delay before the second attempt; each further one is twice as long.
+	trustPause = 100 * time.Millisecond
+)
+
+// settled returns the mistakes that ask finds. While certificates are not trusted, it asks again, at most for trustWithin.
+func settled(ctx context.Context, ask func(context.Context) (found []string, untrusted bool)) []string {
+	late := time.NewTimer(trustWithin)
+	defer late.Stop()
+	for pause := trustPause; ; pause *= 2 {
+		found, untrusted := ask(ctx)
+		if !untrusted {
+			return found
+		}
+		select {
+		case <-time.After(pause):
+		case <-late.C:
+			return found
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 // mistakes returns common mistakes that can be detected before the first request, each as a sentence with the remedy.
 // It detects them as a server would: it calls each webhook of the program with an object of the project, or with an
-// object that has a name only, as a dry run. The webhook's decision does not matter.
-func (s *session) mistakes(ctx context.Context) (found []string) {
+// object that has a name only, as a dry run. The webhook's decision does not matter. untrusted reports whether a caBundle
+// does not trust the certificate.
+func (s *session) mistakes(ctx context.Context) (found []string, untrusted bool) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	registrations, err := s.registrations(ctx)
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	caller, err := call.New(call.Options{Breaker: call.BreakerOff, Resolver: call.ResolverFunc(func(_ context.Context, namespace, name string, _ int32) ([]string, error) {
 		p := s.programOf(types.NamespacedName{Namespace: namespace, Name: name})
@@ -42,7 +70,7 @@ func (s *session) mistakes(ctx context.Context) (found []string) {
 		return []string{p.address()}, nil
 	})})
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	defer caller.Close()
 	registered := snapshot.Compile(registrations)
@@ -64,12 +92,18 @@ func (s *session) mistakes(ctx context.Context) (found []string) {
 			if failure == nil {
 				continue
 			}
+			untrusted = untrusted || distrusts(failure)
 			if remedy := remedyOf(failure, s.programs[i].files); remedy != "" {
 				found = append(found, fmt.Sprintf("%s: %v. %s", e.Entry, failure, remedy))
 			}
 		}
 	}
-	return found
+	return found, untrusted
+}
+
+// distrusts reports whether a caBundle does not trust the certificate of a webhook.
+func distrusts(e *call.Error) bool {
+	return errors.As(e.Cause, new(x509.UnknownAuthorityError)) || errors.As(e.Cause, new(x509.CertificateInvalidError))
 }
 
 // registrations returns the registrations of the server or of a cluster.
@@ -92,7 +126,7 @@ func remedyOf(e *call.Error, files string) string {
 		return "API servers call webhooks by HTTPS only: " + serve + "."
 	case errors.As(e.Cause, new(x509.HostnameError)):
 		return "The certificate is for other names: " + serve + ", which is for the service."
-	case errors.As(e.Cause, new(x509.UnknownAuthorityError)), errors.As(e.Cause, new(x509.CertificateInvalidError)):
+	case distrusts(e):
 		return "The caBundle does not trust the certificate: " + serve + ", and have the program write no caBundle of its own."
 	case e.Class == call.HTTPStatus && e.Code == http.StatusNotFound:
 		return "Nothing is served at the path of the registration: serve the webhook there, or change the path of its clientConfig."

@@ -69,26 +69,41 @@ func (c *content) of(namespace string) container.Data {
 	}
 }
 
-// choosePrograms decides how the programs are built and started.
+// choosePrograms decides how the programs are built and started. A program that is not found here is left out if another
+// one is found: charts have programs of other projects.
 func (s *session) choosePrograms() (found []*program, err error) {
+	var problems []error
 	for _, t := range s.project.targets {
 		p, err := newProgram(t, s.settings(t, len(s.project.targets) == 1), slices.Concat(s.Paths, s.Kustomizations, []string{s.Chart}))
-		if err != nil && len(s.project.targets) > 1 {
+		if err != nil {
+			problems = append(problems, err)
+			s.absent = append(s.absent, t.services[:min(1, len(t.services))]...)
+			continue
+		}
+		found = append(found, p)
+	}
+	if len(found) == 0 {
+		err = problems[0]
+		if len(problems) > 1 {
 			var services []string
-			for _, other := range s.project.targets {
-				services = append(services, other.services[0].String())
+			for _, service := range s.absent {
+				services = append(services, service.String())
 			}
 			err = fmt.Errorf("%w; or run one program, by --service with its service: %s", err, strings.Join(services, ", "))
 		}
-		if err != nil {
-			return nil, err
-		}
+		return nil, err
+	}
+	s.project.leave(s.absent)
+	for _, err := range problems {
+		reason, _, _ := strings.Cut(err.Error(), image.Remedy)
+		s.project.remarks = append(s.project.remarks, fmt.Sprintf("Left out: %s. Calls of its webhooks fail; if it is a program of this project, name its command in the section that --print prints.", reason))
+	}
+	for _, p := range found {
 		name := ""
-		if len(s.project.targets) > 1 {
-			name = t.name()
+		if len(found) > 1 {
+			name = p.name()
 		}
 		p.output = s.Output(name)
-		found = append(found, p)
 	}
 	return found, nil
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
@@ -110,8 +111,10 @@ type session struct {
 	Options
 	project  *project
 	programs []*program
-	stage    *stage.Stage
-	guard    *guard
+	// absent are the services of programs that are not found here.
+	absent []types.NamespacedName
+	stage  *stage.Stage
+	guard  *guard
 	// dir is the temporary directory.
 	dir string
 	// placing reports whether programs find their files at the paths of their containers, and placingTmp whether also
@@ -221,6 +224,7 @@ func (s *session) read(ctx context.Context) (*project, error) {
 	if err := p.choose(s.Service, s.Port, len(s.Command) > 0 || s.Live != nil); err != nil {
 		return nil, err
 	}
+	p.leave(s.absent)
 	for _, t := range p.targets {
 		if port := s.settings(t, len(p.targets) == 1).Port; port != 0 && s.Port == 0 {
 			t.port = port

@@ -216,6 +216,15 @@ func TestSeveralPrograms(t *testing.T) {
 	if _, err := s.choosePrograms(); err == nil || !strings.HasSuffix(err.Error(), "; or run one program, by --service with its service: shop/hook, shop/other") {
 		t.Errorf("without source: %v", err)
 	}
+	// A chart may have a program of another project.
+	s, _ = programsOf(t, Options{Programs: settings[:1]}, registrations+deployed+second+alias)
+	want := "Left out: the program of Deployment shop/other: the manifests name the image hook:1, and no Dockerfile is here. Calls of its webhooks fail"
+	if remarks := strings.Join(s.project.remarks, "\n"); len(s.programs) != 1 || s.programs[0].services[0].Name != "hook" || !strings.Contains(remarks, want) {
+		t.Errorf("%d programs, and %q, want %q", len(s.programs), remarks, want)
+	}
+	if p, err := s.read(t.Context()); err != nil || len(p.targets) != 1 {
+		t.Errorf("changed manifests have the programs %v, %v", p.targets, err)
+	}
 }
 
 // S33.12: placeholders of templates in a mounted secret, and a certificate for the service under any name, become the

@@ -148,6 +148,13 @@ func (p *project) add(service types.NamespacedName) error {
 	return nil
 }
 
+// leave removes the programs of services.
+func (p *project) leave(services []types.NamespacedName) {
+	p.targets = slices.DeleteFunc(p.targets, func(t *target) bool {
+		return slices.ContainsFunc(t.services, func(service types.NamespacedName) bool { return slices.Contains(services, service) })
+	})
+}
+
 // placed are the kinds of objects that belong to a workload.
 var placed = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Pod", "Service", "ServiceAccount", "ConfigMap", "Secret", "Role", "RoleBinding"}
 

@@ -293,13 +293,20 @@ func (r *Result) validateBy(schema []byte, values map[string]any) error {
 	return nil
 }
 
+// mostNotes bounds the notes of a chart, and mostURL a URL in a note, in bytes.
+const (
+	mostNotes = 20
+	mostURL   = 200
+)
+
 // elsewhere loads the schemas outside of a chart: each of them permits everything.
 type elsewhere struct{ result *Result }
 
 // Load implements jsonschema.URLLoader.
 func (e elsewhere) Load(url string) (any, error) {
+	url = strings.ToValidUTF8(url[:min(len(url), mostURL)], "")
 	note := "values.schema.json: the schema at " + url + " is not downloaded, and no value is compared with it."
-	if !slices.Contains(e.result.Notes, note) {
+	if !slices.Contains(e.result.Notes, note) && len(e.result.Notes) < mostNotes {
 		e.result.Notes = append(e.result.Notes, note)
 	}
 	return true, nil

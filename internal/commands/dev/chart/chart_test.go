@@ -220,14 +220,15 @@ func TestChartsAreBounded(t *testing.T) {
 		"levels": {path: folder(t, map[string]string{"files/" + strings.Repeat("a/", 50) + "f": ""}), limits: limits{Entries: 100, Memory: small.Memory, Output: small.Output, Time: small.Time},
 			want: "its directories have more than 40 levels"},
 		"time":      {path: folder(t, map[string]string{"templates/a.yaml": doubling.String()}), limits: quick, want: "its templates need more than 1s"},
-		"memory":    {path: folder(t, map[string]string{"templates/a.yaml": `{{ $x := "eight by" }}{{ range until 40 }}{{ $x = printf "%s%s" $x $x }}{{ end }}`}), limits: small, want: "its templates need more than 512 MiB of memory"},
+		"memory":    {path: folder(t, map[string]string{"templates/a.yaml": `{{ $x := "eight by" }}{{ range until 40 }}{{ $x = printf "%s%s" $x $x }}{{ end }}`}), limits: small, want: "its files and templates need more than 512 MiB of memory"},
 		"recursion": {path: folder(t, map[string]string{"templates/a.yaml": `{{ define "a" }}{{ template "a" . }}{{ end }}{{ template "a" . }}`}), limits: small, want: "exceeded maximum template depth"},
 		"output":    {path: folder(t, map[string]string{"templates/a.yaml": configMap("a", `{{ repeat 2000000 "x" }}`)}), limits: small, want: "its templates render more than 1 MiB"},
+		"an error":  {path: folder(t, map[string]string{"templates/a.yaml": `{{ fail (repeat 2000000 "x") }}`}), limits: small, want: "bytes left out"},
 		"a file":    {path: folder(t, map[string]string{"files/large": strings.Repeat("x", 6<<20)}), limits: small, want: "large: has more than 5 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if r, err := render(t.Context(), of(c.path), c.limits); err == nil || !strings.Contains(err.Error(), c.want) {
+			if r, err := render(t.Context(), of(c.path), c.limits); err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 8<<10 {
 				t.Errorf("%+v, %v, want an error with %q", r, err, c.want)
 			}
 		})

@@ -13,7 +13,10 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 )
 
 // name is the name under which this program runs as the process that renders a chart.
@@ -57,7 +60,10 @@ func render(ctx context.Context, o Options, l limits) (*Result, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Args = []string{name}
-	var out, problems bytes.Buffer
+	// A terminal sends its signals to this process alone.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var out bytes.Buffer
+	var problems head
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -77,13 +83,27 @@ func render(ctx context.Context, o Options, l limits) (*Result, error) {
 		err = json.Unmarshal(out.Bytes(), &answer)
 	}
 	if err != nil {
-		reason, _, _ := strings.Cut(problems.String(), "\n")
-		return nil, fmt.Errorf("the process that renders it ended: %w: %s", err, reason)
+		if reason, _, _ := strings.Cut(string(problems), "\n"); reason != "" {
+			err = fmt.Errorf("%w: %s", err, reason)
+		}
+		return nil, fmt.Errorf("the process that renders it ended: %w", err)
 	}
 	if answer.Error != "" {
 		return nil, errors.New(answer.Error)
 	}
 	return &answer.Result, nil
+}
+
+// head keeps the begin of the output for errors, with the reason of a crash.
+type head []byte
+
+// mostReason bounds a head, in bytes.
+const mostReason = 1 << 10
+
+// Write implements io.Writer.
+func (h *head) Write(data []byte) (int, error) {
+	*h = append(*h, data[:min(len(data), mostReason-len(*h))]...)
+	return len(data), nil
 }
 
 func init() {
@@ -112,7 +132,8 @@ func serve(in io.Reader, out io.Writer) {
 	go func() {
 		result, err := r.render(r.Limits)
 		if err != nil {
-			rendered <- reply{Error: err.Error()}
+			// Templates may fail with any text.
+			rendered <- reply{Error: files.Shorten(err).Error()}
 			return
 		}
 		rendered <- reply{Result: *result}
@@ -125,7 +146,7 @@ func serve(in io.Reader, out io.Writer) {
 			return
 		case <-tick:
 			if used() > uint64(r.Limits.Memory) {
-				send(out, reply{Error: fmt.Sprintf("its templates need more than %d MiB of memory", r.Limits.Memory>>20)})
+				send(out, reply{Error: fmt.Sprintf("its files and templates need more than %d MiB of memory", r.Limits.Memory>>20)})
 				return
 			}
 		}

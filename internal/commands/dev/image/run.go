@@ -18,7 +18,7 @@ func (p *project) build(found *Program, stages []*stage, at source, word string)
 	case at.build != nil:
 		b := at.build
 		if len(b.packages) != 1 && !strings.HasSuffix(b.packages[0], ".go") {
-			return fmt.Errorf("%s: %q is built from several packages: name the program after --", found.Found, word)
+			return fmt.Errorf("%s: %q is built from several packages%s", found.Found, word, Remedy)
 		}
 		pkg, ok := p.origin(stages, at.stage, join(b.dir, b.packages[0]))
 		if !ok || pkg.file == "" {
@@ -109,6 +109,9 @@ func (p *project) products() []string {
 	return rest
 }
 
+// Remedy is the part of an error of Find that follows its reason.
+const Remedy = ": name the program after --"
+
 // failed returns an error with the nearest candidates.
 func (p *project) failed(reason string) error {
 	var candidates []string
@@ -124,13 +127,13 @@ func (p *project) failed(reason string) error {
 		candidates = append(candidates, "npm start")
 	}
 	if len(candidates) == 0 {
-		return errors.New(reason + ": name the program after --")
+		return errors.New(reason + Remedy)
 	}
 	const most = 5
 	if len(candidates) > most {
 		candidates = append(candidates[:most], "...")
 	}
-	return fmt.Errorf("%s: name the program after --, such as: %s", reason, strings.Join(candidates, "; "))
+	return fmt.Errorf("%s%s, such as: %s", reason, Remedy, strings.Join(candidates, "; "))
 }
 
 // copies adds the files of the build context that are in the image, the last copy first.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -232,9 +233,9 @@ func (r *runner) step(ctx context.Context, st step) ([]difference, error) {
 		// Servers that have not agreed in time never will.
 		r.unsettled[st.settled] = len(differences) > 0
 	}
-	deadline := time.Now().Add(settle)
+	began, wait := time.Now(), settle
 	if st.expect != nil && !r.lab.tolerant() {
-		deadline = time.Now().Add(expected)
+		wait = expected
 	}
 	for {
 		answers := make([]answer, len(r.sessions()))
@@ -261,8 +262,12 @@ func (r *runner) step(ctx context.Context, st step) ([]difference, error) {
 		default:
 			unexpected = st.expect.met(answers[0])
 		}
-		if agreed := len(differences) == 0 && unexpected == nil; agreed || !st.async || r.unsettled[st.settled] ||
-			(st.method != http.MethodGet && st.expect == nil) || time.Now().After(deadline) {
+		agreed, patience := len(differences) == 0 && unexpected == nil, wait
+		if slices.ContainsFunc(answers, st.unserved) {
+			// Servers that agree that a new resource is not served yet have not answered the request.
+			agreed, patience = false, expected
+		}
+		if agreed || !st.async || r.unsettled[st.settled] || (st.method != http.MethodGet && st.expect == nil) || time.Since(began) > patience {
 			return differences, unexpected
 		}
 		select {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
 
@@ -85,5 +87,24 @@ func TestFollowUpsOfDifferencesAreLeftOut(t *testing.T) {
 		if got := note(c.name, c.step, c.path, c.codes); got != c.out {
 			t.Errorf("%s: left out: %t", c.claim, got)
 		}
+	}
+}
+
+func TestNewResourcesAreAwaitedOnAllReleases(t *testing.T) {
+	requests := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests++; requests <= 4 {
+			http.NotFound(w, nil)
+			return
+		}
+		w.Header().Set("Content-Type", jsonType)
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer s.Close()
+	one := &session{host: s.URL, client: s.Client()}
+	r := &runner{lab: &lab{neighbours: []neighbour{{}, {}}}, pair: &pair{neighbours: []*session{one, one}}, unsettled: map[string]bool{}}
+	differences, err := r.step(t.Context(), step{method: http.MethodGet, path: "/apis/new.example.com/v1/things", async: true})
+	if err != nil || len(differences) > 0 || requests != 6 {
+		t.Errorf("%d requests, %v, %v", requests, differences, err)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -46,6 +47,12 @@ type step struct {
 	// decided is the answer that Gatehouse must give if it differs by decision. If it is nil, both answers must be
 	// equal.
 	decided *expectation
+}
+
+// unserved reports whether an answer means that a server does not serve a custom resource. Answers about missing objects
+// are JSON.
+func (st step) unserved(a answer) bool {
+	return a.Code == http.StatusNotFound && a.ContentType != jsonType && strings.Contains(st.path, ".example.com/")
 }
 
 func (s script) steps() ([]step, error) {

@@ -253,9 +253,11 @@ func (r *runner) step(ctx context.Context, st step) ([]difference, error) {
 				differences = append(differences, between(i, answers[i-1], answers[i])...)
 			}
 			newest := answers[len(answers)-1]
-			if unexpected = st.expect.met(newest); st.decided != nil {
-				unexpected = st.decided.met(newest)
+			want := st.expect
+			if st.decided != nil && r.lab.neighbours[0].program == "" {
+				want = st.decided
 			}
+			unexpected = want.met(newest)
 		case r.gatehouse != nil:
 			differences = compare(answers[0], answers[1])
 			unexpected = errors.Join(st.expect.met(answers[0]), st.decided.met(answers[1]))

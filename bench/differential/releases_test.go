@@ -107,4 +107,12 @@ func TestNewResourcesAreAwaitedOnAllReleases(t *testing.T) {
 	if err != nil || len(differences) > 0 || requests != 6 {
 		t.Errorf("%d requests, %v, %v", requests, differences, err)
 	}
+	// Decided answers are expected of Gatehouse, not of real servers.
+	for program, want := range map[string]bool{"": true, "kube-apiserver": false} {
+		r.lab.neighbours[0].program = program
+		st := step{method: http.MethodPost, path: "/", expect: &expectation{code: 200}, decided: &expectation{code: 403}}
+		if _, err := r.step(t.Context(), st); (err != nil) != want {
+			t.Errorf("program %q: %v", program, err)
+		}
+	}
 }

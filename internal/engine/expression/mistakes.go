@@ -143,6 +143,8 @@ type Made struct {
 	Objects map[string]bool
 	// Parent is the constant part of the path of a JSON patch operation before its last step.
 	Parent string
+	// List reports whether the value of a JSON patch operation is a list literal, and Empty whether it has no elements.
+	List, Empty bool
 	// Patched reports whether the value is a part of a JSON patch operation.
 	Patched bool
 	// Always reports whether each evaluation for objects of the kind creates the value.
@@ -168,8 +170,11 @@ func (r *Reach) MadeFor(ctx context.Context, kind schema.GroupVersionKind) (list
 			if m.Type != "JSONPatch" {
 				continue
 			}
-			if name == "path" {
+			switch {
+			case name == "path":
 				m.Parent = parentOf(value)
+			case name == "value" && value.Kind() == ast.ListKind:
+				m.List, m.Empty = true, value.AsList().Size() == 0
 			}
 			ast.PreOrderVisit(value, ast.NewExprVisitor(func(part ast.Expr) { patched[part.ID()] = true }))
 		}

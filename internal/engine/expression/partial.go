@@ -2,6 +2,7 @@ package expression
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 
 	"github.com/google/cel-go/common/types"
@@ -34,6 +35,26 @@ func Without(path ...string) *Partial {
 		return &Partial{Fields: map[string]any{path[0]: Absent}}
 	}
 	return &Partial{Fields: map[string]any{path[0]: Without(path[1:]...)}}
+}
+
+// Merge returns an object with the known fields of two objects; the fields of p take precedence. A nil object has none.
+func Merge(p, other *Partial) *Partial {
+	if p == nil {
+		return other
+	}
+	merged := &Partial{Fields: maps.Clone(p.Fields), Closed: p.Closed}
+	for name, value := range other.Fields {
+		known, ok := merged.Fields[name]
+		below, both := known.(*Partial)
+		beside, partial := value.(*Partial)
+		switch {
+		case !ok && !p.Closed, ok && known == Unknown:
+			merged.Fields[name] = value
+		case both && partial:
+			merged.Fields[name] = Merge(below, beside)
+		}
+	}
+	return merged
 }
 
 var (

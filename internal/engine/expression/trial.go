@@ -1,6 +1,7 @@
 package expression
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -205,6 +206,25 @@ func (t *Trials) of(ctx context.Context, s *Setting) Trial {
 		}
 	}
 	return Trial{}
+}
+
+// Variable returns the variable of the policy whose failure is the failure of the expression for the requests of a
+// setting; empty if it fails itself.
+func (t *Trials) Variable(ctx context.Context, s *Setting) string {
+	trial := t.Of(ctx, s)
+	if trial.Err == nil {
+		return ""
+	}
+	reads := strings.Fields(t.texts())
+	for _, v := range t.variables {
+		if !slices.Contains(reads, v.name) {
+			continue
+		}
+		if of := v.Of(ctx, s); of.Err != nil && len(of.If) == 0 && of.Err.Error() == trial.Err.Error() {
+			return cmp.Or(v.Variable(ctx, s), v.name)
+		}
+	}
+	return ""
 }
 
 // trialRun is one evaluation.

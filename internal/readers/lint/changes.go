@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-openapi/jsonpointer"
@@ -127,6 +128,55 @@ var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 // optionalOfPods are fields that admission plugins set in some pods: a pod that does not mount its token has no volume.
 var optionalOfPods = []string{"spec.volumes", "spec.nodeSelector", "spec.imagePullSecrets"}
 
+var patchReplacesList = &Rule{
+	ID: "patch-replaces-list", Level: Warning,
+	Reads: []Part{Kinds, Definitions},
+	check: eachChange(func(p *pass, f *fact, s subject, list []expression.Made) {
+		for _, made := range list {
+			steps := pointerSteps(made.Fields["path"])
+			if made.Type != "JSONPatch" || made.Fields["op"] != "add" || !made.List || len(steps) == 0 || isIndex(steps[len(steps)-1]) {
+				continue
+			}
+			field := fieldOf(p.schemaOf(s.kind), steps)
+			if field == nil || len(field.Type) != 1 || field.Type[0] != "array" || p.reads(f.entry, steps) {
+				continue
+			}
+			// An atomic list has one author. An empty list removes the elements on purpose, unless others follow.
+			if atomic(field) && !made.Empty || made.Empty && !slices.ContainsFunc(list, func(other expression.Made) bool { return other.Parent == made.Fields["path"] }) ||
+				slices.ContainsFunc(list, func(other expression.Made) bool {
+					return other.Fields["op"] == "test" && other.Fields["path"] == made.Fields["path"]
+				}) {
+				continue
+			}
+			where := f.at()
+			p.findsCause(Warning, where, where.object.String()+pathText(where.path), "a "+s.kind.Kind, "a jsonPatch of %s adds the list %s to a %s, and an add replaces the list of an object that has one (RFC 6902, section 4.1): its elements are lost; test has(object.%s), and add to %[2]s/- then",
+				f.entry, made.Fields["path"], s.kind.Kind, celPath(steps))
+			return
+		}
+	}),
+}
+
+// celPath returns the steps of a JSON pointer as a field of an expression.
+func celPath(steps []string) string {
+	var path []any
+	for _, step := range steps {
+		if n, err := strconv.Atoi(step); err == nil {
+			path = append(path, n)
+			continue
+		}
+		path = append(path, step)
+	}
+	return pathText(path)
+}
+
+// pointerSteps returns the steps of a JSON pointer.
+func pointerSteps(pointer string) (steps []string) {
+	for _, step := range strings.Split(pointer, "/")[1:] {
+		steps = append(steps, jsonpointer.Unescape(step))
+	}
+	return steps
+}
+
 var patchParentMissing = &Rule{
 	ID: "patch-parent-missing", Level: Warning,
 	Reads: []Part{Kinds, Definitions},
@@ -136,17 +186,21 @@ var patchParentMissing = &Rule{
 			if made.Type != "JSONPatch" || made.Parent == "" || made.Fields["op"] == "test" {
 				continue
 			}
-			var parent []string
-			for _, step := range strings.Split(made.Parent, "/")[1:] {
-				parent = append(parent, jsonpointer.Unescape(step))
-			}
+			parent := pointerSteps(made.Parent)
 			for n := 1; n <= len(parent); n++ {
 				optional := s.kind == podKind && slices.Contains(optionalOfPods, strings.Join(parent[:n], "."))
 				if !optional && !p.lacks(&s, smallest, parent[:n]) || p.guarded(f.entry, parent[:n]) {
 					continue
 				}
-				_, follows := p.failing(f, true)
-				p.finds(f.at(), "a jsonPatch of %s changes a field below %s, which %s need not have, and nothing in the policy adds it or tests it: without it the patch fails, and %s",
+				level, which, applies := p.withoutField(f, &s, parent[:n])
+				if !applies {
+					continue
+				}
+				follows := "the mutation changes nothing"
+				if p.rejects(f.entry) {
+					follows = "each request" + which + " is rejected"
+				}
+				p.findsAs(level, f.at(), "a jsonPatch of %s changes a field below %s, which %s need not have, and nothing in the policy adds it or tests it: without it the patch fails, and %s",
 					f.entry, made.Parent, cmp.Or(strings.TrimSuffix("a "+s.kind.Kind, "a "), "an object"), follows)
 				return
 			}
@@ -154,25 +208,54 @@ var patchParentMissing = &Rule{
 	}),
 }
 
-// guarded reports whether an expression of a policy reads a field of the object, or adds it.
-func (p *pass) guarded(e *snapshot.Entry, path []string) bool {
-	pointer := "/" + strings.Join(path, "/")
-	// Expressions read any element of a list, and an applyConfiguration names none.
-	names := slices.DeleteFunc(slices.Clone(path), isIndex)
+// withoutField describes the requests whose object has no field at a path and which a mutation receives, as remaining
+// does; applies is false if a match condition excludes them.
+func (p *pass) withoutField(f *fact, s *subject, path []string) (level report.Level, which string, applies bool) {
+	list := p.operationsOn(f.entry, s)
+	if len(list) == 0 {
+		list = operations(f.entry.Rules)
+	}
+	for _, operation := range list {
+		setting := settingFor(f, s, operation)
+		setting.Missing = path
+		if !slices.ContainsFunc(path, isIndex) {
+			setting.Object = expression.Without(path...)
+		}
+		if open, ok := p.meets(f, &setting); ok {
+			level, which = p.remaining(&setting, open)
+			return level, which, true
+		}
+	}
+	return Warning, "", false
+}
+
+// reads reports whether an expression of a policy reads a field of the object.
+func (p *pass) reads(e *snapshot.Entry, path []string) bool {
+	// Expressions read any element of a list.
 	read := slices.Clone(path)
 	for i, step := range read {
 		if isIndex(step) {
 			read[i] = expression.Element
 		}
 	}
+	return slices.ContainsFunc(p.factsOf(e), func(f *fact) bool {
+		return f.trials != nil && slices.ContainsFunc(f.trials.Reads(), func(one []string) bool {
+			return (one[0] == "object" || one[0] == "oldObject") && starts(one[1:], read)
+		})
+	})
+}
+
+// guarded reports whether an expression of a policy reads a field of the object, or adds it.
+func (p *pass) guarded(e *snapshot.Entry, path []string) bool {
+	if p.reads(e, path) {
+		return true
+	}
+	pointer := "/" + strings.Join(path, "/")
+	// An applyConfiguration names no element of a list.
+	names := slices.DeleteFunc(slices.Clone(path), isIndex)
 	for _, f := range p.factsOf(e) {
 		if f.trials == nil {
 			continue
-		}
-		if slices.ContainsFunc(f.trials.Reads(), func(one []string) bool {
-			return (one[0] == "object" || one[0] == "oldObject") && starts(one[1:], read)
-		}) {
-			return true
 		}
 		reach, ok := expression.NewReach(f.text)
 		if ok && f.use == mutation && slices.ContainsFunc(reach.MadeFor(p.ctx, schema.GroupVersionKind{}), func(m expression.Made) bool {

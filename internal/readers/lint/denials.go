@@ -24,6 +24,8 @@ type necessity struct {
 	level  report.Level
 	effect string
 	probes []*probe
+	// byUsers is set if the objects exist only if the policy admits their CREATE.
+	byUsers bool
 }
 
 // necessities returns the requests of the cluster that a policy could reject.
@@ -40,19 +42,19 @@ func (p *pass) necessities(e *snapshot.Entry) []necessity {
 	}
 	const rbac, flow, network = "rbac.authorization.k8s.io", "flowcontrol.apiserver.k8s.io", "networking.k8s.io"
 	list := []necessity{
-		{Error, "nodes cannot join or stay", []*probe{
+		{level: Error, effect: "nodes cannot join or stay", probes: []*probe{
 			request(admission.Create, core("Node", "nodes", "", "", "node-1"), node, nil),
 			request(admission.Update, core("Node", "nodes", "", "", "node-1"), controller("node-controller"), nil),
 			request(admission.Update, core("Node", "nodes", "status", "", "node-1"), node, nil),
 			request(admission.Create, csr, bootstrapping, nil),
 			lease(admission.Create, "kube-node-lease", "node-1", node), lease(admission.Update, "kube-node-lease", "node-1", node),
 		}},
-		{Error, "the control plane stops", []*probe{
+		{level: Error, effect: "the control plane stops", probes: []*probe{
 			lease(admission.Update, "kube-system", "kube-controller-manager", manager), lease(admission.Update, "kube-system", "kube-scheduler", scheduler),
 			request(admission.Create, core("Binding", "pods", "binding", "default", "web-0"), scheduler, nil),
 			request(admission.Update, core("Pod", "pods", "status", "default", "web-0"), node, nil),
 		}},
-		{Error, "pods of the system are not replaced", []*probe{
+		{level: Error, effect: "pods of the system are not replaced", probes: []*probe{
 			pod("kube-system", "network", "DaemonSet", &corev1.PodTemplateSpec{}),
 			request(admission.Delete, core("Pod", "pods", "", "kube-system", "network-0"), controller("daemon-set-controller"), nil),
 			request(admission.Create, apps("ReplicaSet", "replicasets"), controller("deployment-controller"), nil),
@@ -60,7 +62,7 @@ func (p *pass) necessities(e *snapshot.Entry) []necessity {
 			request(admission.Create, apps("ControllerRevision", "controllerrevisions"), controller("daemon-set-controller"), nil),
 		}},
 	}
-	start := necessity{Warning, "an API server that has to write them at its start does not become ready, or lacks them", nil}
+	start := necessity{level: Warning, effect: "an API server that has to write them at its start does not become ready, or lacks them"}
 	for _, t := range []target{
 		{rbac, "v1", "ClusterRole", "clusterroles", "", "", "cluster-admin"}, {rbac, "v1", "ClusterRoleBinding", "clusterrolebindings", "", "", "cluster-admin"},
 		{"scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "", "", "system-node-critical"},
@@ -72,8 +74,8 @@ func (p *pass) necessities(e *snapshot.Entry) []necessity {
 		start.probes = append(start.probes, request(admission.Create, t, apiServer, nil))
 	}
 	start.probes = append(start.probes, lease(admission.Create, "kube-system", "apiserver-1", apiServer))
-	ends := necessity{Warning, "a namespace with one is never gone after its deletion", nil}
-	finalizers := necessity{Warning, "owners that are deleted in the foreground, and orphans, stay for ever", nil}
+	ends := necessity{level: Warning, effect: "a namespace with one is never gone after its deletion", byUsers: true}
+	finalizers := necessity{level: Warning, effect: "owners that are deleted in the foreground, and orphans, stay for ever", byUsers: true}
 	for i := range p.Resources {
 		r := &p.Resources[i]
 		t := target{r.Group, r.Version, r.Kind.Kind, r.Resource, "", "", "one"}
@@ -101,15 +103,46 @@ var policyStopsCluster = &Rule{
 			var rejected []string
 			why := ""
 			for _, q := range n.probes {
-				if reason := p.denied(e, q); reason != "" && !slices.Contains(rejected, q.what) {
-					rejected, why = append(rejected, q.what+" by "+q.request.User.GetName()), reason
+				what := q.what + " by " + q.request.User.GetName()
+				if slices.Contains(rejected, what) {
+					// Another version of the kind.
+					continue
+				}
+				if reason := p.denied(e, q); reason != "" && !(n.byUsers && p.denied(e, creation(q)) != "") {
+					rejected, why = append(rejected, what), reason
 				}
 			}
 			if len(rejected) > 0 {
 				p.findsAs(n.level, at(e.Entry), "the policy %s rejects the %s, whatever the content: %s; %s", e, few(rejected), n.effect, why)
 			}
 		}
+		if p.denied(e, systemPods()) == "" {
+			p.stopsPods(e)
+		}
 	}),
+}
+
+// creation returns the request by any user that creates the object of a probe.
+func creation(q *probe) *probe {
+	created := &probe{request: q.request}
+	created.request.Operation, created.request.User = admission.Create, nil
+	return created
+}
+
+// stopsPods finds a policy that rejects well-known pods of kube-system because of their content.
+func (p *pass) stopsPods(e *snapshot.Entry) {
+	var rejected []string
+	why := ""
+	for _, q := range wellKnownPods() {
+		changed := false
+		p.eachHitOf([]registration.Source{registration.MutatingPolicies, registration.Mutating}, q, mayAct, func(hit) { changed = true })
+		if reason := p.denied(e, q); reason != "" && !changed {
+			rejected, why = append(rejected, q.what), reason
+		}
+	}
+	if len(rejected) > 0 {
+		p.findsAs(Warning, at(e.Entry), "the policy %s rejects the CREATE of well-known pods in namespace kube-system: %s; no new node gets them, and lost ones do not come back; %s", e, and(rejected), why)
+	}
 }
 
 // denied returns the reason why a policy rejects a request for any object; empty if it may allow it.
@@ -177,6 +210,10 @@ func (p *pass) settingOf(q *probe) *expression.Setting {
 	if r.User == apiServer && r.Resource.Resource != "leases" || r.User == manager || r.User == scheduler && r.Resource.Resource == "leases" {
 		// The other names are examples.
 		s.RequestName = &r.Name
+	}
+	if q.content != nil {
+		s.RequestName, s.Object = &r.Name, q.content
+		return s
 	}
 	object := &expression.Partial{Fields: map[string]any{"kind": r.Kind.Kind, "apiVersion": r.Kind.GroupVersion().String()}}
 	metadata := map[string]any{}

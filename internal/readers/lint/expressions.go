@@ -148,18 +148,20 @@ func (p *pass) nullObjects(e *snapshot.Entry) {
 			if o.known || o.operation != "CREATE" && o.operation != "DELETE" {
 				continue
 			}
-			trial, fails := p.fails(f, &expression.Setting{Known: expression.Known{Operation: o.operation, Namespace: f.use != condition}})
+			s := &expression.Setting{Known: expression.Known{Operation: o.operation, Namespace: f.use != condition}}
+			trial, open, fails := p.fails(f, s)
 			if !fails {
 				continue
 			}
-			name, follows := "oldObject, which is null", "each such request is rejected"
+			level, which := p.remaining(s, open)
+			name, follows := "oldObject, which is null", "each such request"+which+" is rejected"
 			if o.operation == "DELETE" {
 				name = "object, which is null"
 			}
 			if !p.rejects(e) {
 				follows = "the expression has no effect on these requests"
 			}
-			p.findsAs(Warning, f.at(), "an expression of %s reads %s for every %s%s: %s", e, name, o.operation, conditional(trial.If), follows)
+			p.findsAs(level, f.at(), "an expression of %s reads %s for every %s%s: %s", e, name, o.operation, conditional(trial.If), follows)
 			break
 		}
 	}

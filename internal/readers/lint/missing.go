@@ -14,32 +14,125 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
+	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
 
 var missingKey = &Rule{
 	ID: "missing-key", Level: Warning,
 	Reads: []Part{Kinds, Definitions},
-	check: eachFact(func(p *pass, f *fact) {
-		if f.trials == nil || !strings.Contains(f.text, "object") && !strings.Contains(f.text, "oldObject") && !strings.Contains(f.text, "variables") {
-			return
+	check: func(p *pass) {
+		// said has the variables with a finding.
+		type variable struct {
+			entry *snapshot.Entry
+			name  string
 		}
-		for _, s := range p.settings(f) {
-			trial, ok := p.fails(f, &s.Setting)
-			if !ok || f.use == mutation && p.addedBefore(f, s.Missing) {
+		said := map[variable]bool{}
+		for _, f := range p.analyses() {
+			if f.trials == nil || !strings.Contains(f.text, "object") && !strings.Contains(f.text, "oldObject") && !strings.Contains(f.text, "variables") {
 				continue
 			}
-			if p.Schemas != nil && len(p.mistakes(f)) > 0 {
-				// Rule expression-types reports the field.
-				return
+			found := p.missingKeyOf(f)
+			if found == nil {
+				continue
 			}
-			follows := "each of these requests is rejected"
+			where, what := f.at(), "an expression of "+f.entry.String()
+			if name := f.trials.Variable(p.ctx, &found.Setting); name != "" {
+				if v := (variable{f.entry, name}); said[v] {
+					continue
+				} else {
+					said[v] = true
+				}
+				where, what = at(f.entry.Entry, "variables", variableIndex(f.entry, name), "expression"), fmt.Sprintf("the variable %q of %s", name, f.entry)
+			}
+			follows := "each of these requests" + found.which + " is rejected"
 			if !p.rejects(f.entry) {
 				follows = "the expression has no effect on these requests"
 			}
-			p.finds(f.at(), "an expression of %s fails for %s%s: %s; %s", f.entry, s.what, conditional(trial.If), oneLine(trial.Err.Error()), follows)
-			return
+			p.findsAs(found.level, where, "%s fails for %s%s: %s; %s", what, found.what, conditional(found.If), oneLine(found.Err.Error()), follows)
 		}
-	}),
+	},
+}
+
+// variableIndex returns the index of a variable of a policy.
+func variableIndex(e *snapshot.Entry, name string) int {
+	return slices.IndexFunc(e.Entry.Policy.Variables, func(v registration.Variable) bool { return v.Name == name })
+}
+
+// missing is a set of requests for which an expression fails.
+type missing struct {
+	setting
+	expression.Trial
+	level report.Level
+	// which names the match conditions that the requests must meet, too.
+	which string
+}
+
+// missingKeyOf returns the first requests for which an expression fails because a field is missing; nil for none. Requests
+// of ordinary objects precede others.
+func (p *pass) missingKeyOf(f *fact) (found *missing) {
+	for _, s := range p.settings(f) {
+		trial, open, ok := p.fails(f, &s.Setting)
+		if !ok || f.use == mutation && p.addedBefore(f, s.Missing) {
+			continue
+		}
+		if p.Schemas != nil && len(p.mistakes(f)) > 0 {
+			// Rule expression-types reports the field.
+			return nil
+		}
+		if level, which := p.remaining(&s.Setting, open); found == nil || level != Note {
+			found = &missing{s, trial, level, which}
+		}
+		if found.level != Note {
+			break
+		}
+	}
+	return found
+}
+
+// remaining describes the requests of a setting for which the match conditions in open are true. level is a note if they
+// are not true for ordinary requests.
+func (p *pass) remaining(s *expression.Setting, open []*fact) (level report.Level, which string) {
+	if level = Warning; len(open) == 0 {
+		return level, ""
+	}
+	var names []string
+	usual := ordinary(s)
+	for _, c := range open {
+		names = append(names, strconv.Quote(c.name))
+		if !aboutNamespace(c) && c.trials.Of(p.ctx, usual).Value != types.True {
+			level = Note
+		}
+	}
+	which = " that meets the match condition "
+	if len(names) > 1 {
+		which = " that meets the match conditions "
+	}
+	return level, which + few(names)
+}
+
+// aboutNamespace reports whether a match condition reads only the namespace: the objects there are ordinary.
+func aboutNamespace(c *fact) bool {
+	return !slices.ContainsFunc(c.trials.Reads(), func(path []string) bool {
+		return path[0] != "namespaceObject" && !slices.Contains([]string{"request.namespace", "object.metadata.namespace"}, strings.Join(path, "."))
+	})
+}
+
+// ordinary returns the requests of a setting by a person, for an object with a name, a namespace and labels that no
+// program reserves.
+func ordinary(s *expression.Setting) *expression.Setting {
+	usual, name := *s, "example"
+	usual.User, usual.RequestNamespace = somebody, &name
+	if usual.RequestName == nil {
+		usual.RequestName = &name
+	}
+	object := func(known *expression.Partial) *expression.Partial {
+		return expression.Merge(known, &expression.Partial{Fields: map[string]any{"metadata": &expression.Partial{Fields: map[string]any{
+			"name": name, "namespace": name, "annotations": expression.Absent,
+			"labels": &expression.Partial{Closed: true, Fields: map[string]any{"app": name}},
+		}}}})
+	}
+	usual.Object, usual.Old = object(s.Object), object(s.Old)
+	return &usual
 }
 
 // addedBefore reports whether an earlier mutation of the policy may add a field at a path, or above or below it.
@@ -91,7 +184,9 @@ func (p *pass) settings(f *fact) (list []setting) {
 	}
 	// A field that is missing from an object of one kind, in one operation, represents the others, unless the
 	// expression asks.
-	asks, seen := strings.Contains(f.text, ".kind") || strings.Contains(f.text, "request.") || strings.Contains(f.text, "variables"), map[string]bool{}
+	asks, seen := slices.ContainsFunc(p.factsOf(f.entry), func(other *fact) bool {
+		return (other == f || other.use == condition) && (strings.Contains(other.text, ".kind") || strings.Contains(other.text, "request.") || strings.Contains(other.text, "variables"))
+	}), map[string]bool{}
 	for i := range subjects {
 		s := &subjects[i]
 		if i == mostTyped {
@@ -99,6 +194,7 @@ func (p *pass) settings(f *fact) (list []setting) {
 		}
 		minimal := p.smallest(s)
 		for _, operation := range p.operationsOn(f.entry, s) {
+			base := settingFor(f, s, operation)
 			missing := false
 			for _, root := range []string{"object", "oldObject"} {
 				if root == "object" && operation == "DELETE" || root == "oldObject" && operation == "CREATE" {
@@ -108,11 +204,9 @@ func (p *pass) settings(f *fact) (list []setting) {
 					for n := 1; n <= len(path); n++ {
 						if root == "object" && operation == "CREATE" && slices.Equal(path[:n], []string{"metadata", "name"}) && p.mayBeUnnamed(f.entry, s) && !seen["unnamed"] {
 							seen["unnamed"] = true
-							unnamed := ""
-							list = append(list, setting{expression.Setting{
-								Known: expression.Known{Operation: operation, Namespace: f.use != condition}, Missing: path[:n],
-								Object: expression.Without(path[:n]...), RequestName: &unnamed,
-							}, fmt.Sprintf("the CREATE of %s with metadata.generateName, whose metadata.name is set after the mutating pass", s.Resource.Resource)})
+							unnamed, one := "", base
+							one.Missing, one.Object, one.RequestName = path[:n], expression.Without(path[:n]...), &unnamed
+							list = append(list, setting{one, fmt.Sprintf("the CREATE of %s with metadata.generateName, whose metadata.name is set after the mutating pass", s.Resource.Resource)})
 							continue
 						}
 						if !p.lacks(s, minimal, path[:n]) {
@@ -121,14 +215,14 @@ func (p *pass) settings(f *fact) (list []setting) {
 						missing = true
 						key := root + " " + strings.Join(path[:n], ".")
 						if asks {
-							key += " " + operation
+							key += " " + operation + " " + s.kind.String()
 						}
 						if seen[key] {
 							continue
 						}
 						seen[key] = true
-						one := expression.Setting{Known: expression.Known{Operation: operation, Namespace: f.use != condition}, Missing: path[:n], OfOld: root == "oldObject"}
-						of := "without "
+						one, of := base, "without "
+						one.Missing, one.OfOld = path[:n], root == "oldObject"
 						if one.OfOld {
 							one.Old, of = expression.Without(path[:n]...), "whose stored object has no "
 						} else {
@@ -144,11 +238,21 @@ func (p *pass) settings(f *fact) (list []setting) {
 			if minimal == nil || operation == "DELETE" || !missing {
 				continue
 			}
-			one := expression.Setting{Known: expression.Known{Operation: operation, Namespace: f.use != condition}, Object: minimal, Missing: []string{}}
+			one := base
+			one.Object, one.Missing = minimal, []string{}
 			list = append(list, setting{one, fmt.Sprintf("the %s of %s with the required fields alone", operation, s.Resource.Resource)})
 		}
 	}
 	return list
+}
+
+// settingFor returns the requests of an operation on a kind, as an expression of an entry sees them.
+func settingFor(f *fact, s *subject, operation string) expression.Setting {
+	setting := expression.Setting{Known: expression.Known{Operation: operation, Namespace: f.use != condition}}
+	if f.entry.Policy != nil && s.kind == s.Kind && !s.kind.Empty() {
+		setting.Group, setting.Resource, setting.Kind = &s.Group, &s.GroupVersionResource.Resource, &s.Kind.Kind
+	}
+	return setting
 }
 
 // mayBeUnnamed reports whether an entry sees new objects of a kind before they have a name: the mutating pass is before
@@ -245,28 +349,35 @@ func (p *pass) operationsOn(e *snapshot.Entry, s *subject) (list []string) {
 	return list
 }
 
-// fails returns the trial of an expression that fails for the requests of a setting.
-func (p *pass) fails(f *fact, s *expression.Setting) (expression.Trial, bool) {
-	trial := f.trials.Of(p.ctx, s)
-	if trial.Err == nil || !keyIsMissing(trial.Err) {
-		return trial, false
+// fails returns the trial of an expression that fails for the requests of a setting, and the match conditions that some
+// of them may not meet; ok is false if no request fails.
+func (p *pass) fails(f *fact, s *expression.Setting) (trial expression.Trial, open []*fact, ok bool) {
+	if trial = f.trials.Of(p.ctx, s); trial.Err == nil || !keyIsMissing(trial.Err) {
+		return trial, nil, false
 	}
+	open, ok = p.meets(f, s)
+	return trial, open, ok && !slices.ContainsFunc(open, func(c *fact) bool { return c.trials.Of(p.ctx, s).Err == nil && !c.trials.Independent(s) })
+}
+
+// meets returns the match conditions of an entry, except f, that may be false for requests of a setting. ok is false if
+// one is false for each: it skips the entry whatever fails. It is false, too, for a condition that fails, which has a
+// finding of its own.
+func (p *pass) meets(f *fact, s *expression.Setting) (open []*fact, ok bool) {
 	for _, c := range p.factsOf(f.entry) {
 		if c.use != condition || c.trials == nil {
 			continue
 		}
 		switch result := c.trials.Of(p.ctx, s); {
 		case result.Value == types.False:
-			return trial, false
+			return nil, false
 		case c == f || result.Value == types.True:
-		case result.Err != nil && f.use != condition:
-			// The finding is about the condition.
-			return trial, false
-		case !c.trials.Independent(s):
-			return trial, false
+		case result.Err == nil || len(result.If) > 0 && f.use == condition:
+			open = append(open, c)
+		case f.use != condition:
+			return nil, false
 		}
 	}
-	return trial, true
+	return open, true
 }
 
 // keyIsMissing reports whether an error is about the missing field, and not about a mistake that other rules report.

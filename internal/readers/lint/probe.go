@@ -2,9 +2,11 @@ package lint
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
 // probe is a request that the cluster itself makes. Rules check which webhooks would be called for
@@ -30,6 +34,8 @@ type probe struct {
 	object, old *unstructured.Unstructured
 	// workload is the workload whose pod is created; nil for another request.
 	workload *Workload
+	// content is the known part of object, if expressions may depend on it; otherwise nil.
+	content *expression.Partial
 	// vague is the reason why the labels of the object are a guess; empty if they are known.
 	vague string
 }
@@ -117,6 +123,53 @@ func pod(namespace, name, kind string, template *corev1.PodTemplateSpec) *probe 
 	p := request(admission.Create, target{version: "v1", kind: "Pod", resource: "pods", namespace: namespace, name: name + "-0"}, controller(by), content)
 	p.object.SetLabels(template.Labels)
 	return p
+}
+
+//go:embed pods.yaml
+var podsText string
+
+// wellKnownPods returns the probes of the pods in pods.yaml. An annotation has the kind of their creator.
+var wellKnownPods = sync.OnceValue(func() (list []*probe) {
+	for _, text := range strings.Split(podsText, "\n---\n") {
+		var u unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+			panic("lint: pods.yaml: " + err.Error())
+		}
+		by := u.GetAnnotations()["by"]
+		q := pod(metav1.NamespaceSystem, "", by, &corev1.PodTemplateSpec{})
+		if q.what, q.request.Name = u.GetAnnotations()["what"], u.GetName(); by == "Node" {
+			q.request.User = node
+		}
+		q.object.SetLabels(u.GetLabels())
+		spec, _ := withUnknown(u.Object["spec"]).(map[string]any)
+		metadata := map[string]any{"name": u.GetName(), "namespace": metav1.NamespaceSystem, "labels": withUnknown(u.Object["metadata"].(map[string]any)["labels"])}
+		q.content = &expression.Partial{Fields: map[string]any{
+			"apiVersion": "v1", "kind": "Pod", "metadata": &expression.Partial{Fields: metadata}, "spec": spec,
+		}}
+		list = append(list, q)
+	}
+	return list
+})
+
+// withUnknown returns a value of JSON in which the text ? is an unknown value, for expressions.
+func withUnknown(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key := range value {
+			value[key] = withUnknown(value[key])
+		}
+	case []any:
+		for i := range value {
+			value[i] = withUnknown(value[i])
+		}
+	case float64:
+		return int64(value)
+	case string:
+		if value == "?" {
+			return expression.Unknown
+		}
+	}
+	return value
 }
 
 // hit is an entry that applies to a probe.

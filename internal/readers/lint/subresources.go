@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -80,6 +81,52 @@ var subresourceForgotten = &Rule{
 			}
 		}
 	}),
+}
+
+// mutable are fields that an UPDATE can change in objects of any kind, mutableOfPods in pods.
+var mutable, mutableOfPods = []string{"metadata.labels", "metadata.annotations"}, []string{"spec.containers.*.image", "spec.initContainers.*.image"}
+
+var updateForgotten = &Rule{
+	ID: "update-forgotten", Level: Note,
+	Reads: []Part{Kinds},
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
+		if e.Source != registration.ValidatingPolicies || len(p.denying(e)) == 0 {
+			return
+		}
+		reads := p.readsOf(e, (*expression.Trials).Reads)
+		for i := range e.Rules {
+			for k := range p.Resources {
+				r := &p.Resources[k]
+				q := plan.Request{Operation: admission.Create, Resource: r.GroupVersionResource, Kind: r.Kind, Namespace: p.someNamespace(r), Name: "one"}
+				update := q
+				update.Operation = admission.Update
+				if !slices.Contains(e.Rules[i].Resources, r.Resource) || !plan.RuleMatches(&e.Rules[i], &q) || p.validates(&update, mayAct) {
+					continue
+				}
+				fields := mutable
+				if r.Kind == podKind {
+					fields = append(slices.Clip(fields), mutableOfPods...)
+				}
+				if field := readsOnly(reads, fields); field != "" {
+					p.findsAs(Note, at(e.Entry, rulesPath(e.Entry, i)...), "the policy %s checks %s of %s under CREATE alone, and an UPDATE can change it", e, field, r.Resource)
+					return
+				}
+			}
+		}
+	}),
+}
+
+// readsOnly returns the first of the fields that is read; empty if other fields are read, except the kind and the name of
+// the object.
+func readsOnly(reads, fields []string) (found string) {
+	for _, path := range reads {
+		field := readsAny([]string{path}, fields)
+		if field == "" && !slices.Contains([]string{"kind", "metadata.name", "metadata.namespace", "spec.containers", "spec.initContainers"}, path) {
+			return ""
+		}
+		found = cmp.Or(found, field)
+	}
+	return found
 }
 
 // readsOf returns the fields of object among the paths of the validations of a policy, without the variable.

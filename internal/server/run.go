@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -90,8 +89,6 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 			return err
 		}
 		ready(a.serving.address)
-		// The start took memory that serving does not need.
-		debug.FreeOSMemory()
 		close(up)
 		a.objects.Retry(groupCtx)
 		return nil

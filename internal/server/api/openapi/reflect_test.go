@@ -191,7 +191,12 @@ func TestTypeConvertersAreMadeAtTheSameTime(t *testing.T) {
 	var making sync.WaitGroup
 	for range 4 {
 		making.Go(func() {
-			if _, err := models.TypeConverter(own, []schema.GroupVersionKind{gv.WithKind("Plan")}); err != nil {
+			converter, err := models.TypeConverter(own, []schema.GroupVersionKind{gv.WithKind("Plan")})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := converter.ObjectToTyped(&Plan{TypeMeta: metav1.TypeMeta{APIVersion: gv.String(), Kind: "Plan"}}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -149,3 +149,26 @@ func TestRefusedGatesAreForgotten(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// S26.15: kube-apiserver 1.36.3 has these warnings, 1.35.4 does not.
+func TestWarningsOfReleases(t *testing.T) {
+	const reserved = `metadata.name: names ending with ".static.k8s.io" are reserved for static manifest-based configurations and cannot be managed via the API`
+	const external = "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+	const address = `spec.clusterIP: non-standard IP address "010.0.0.1"`
+	for _, c := range []struct {
+		minor      uint
+		text, want string
+	}{
+		{35, reserved, ""},
+		{36, reserved, reserved},
+		{35, external, ""},
+		{36, external, external},
+		{35, address + ` is invalid: use "10.0.0.1"`, address + ` will be considered invalid in a future Kubernetes release: use "10.0.0.1"`},
+		{36, address + ` is invalid: use "10.0.0.1"`, address + ` is invalid: use "10.0.0.1"`},
+		{35, "another", "another"},
+	} {
+		if got := warningOf(c.minor, c.text); got != c.want {
+			t.Errorf("1.%d, %q: got %q", c.minor, c.text, got)
+		}
+	}
+}

@@ -141,14 +141,18 @@ func JudgesByMutatingPolicies() bool {
 // it will become invalid.
 var odd = regexp.MustCompile(`^(.*: non-standard (?:IP address|CIDR value) ".*") is invalid: (use ".*")$`)
 
+// later are parts of the warnings that are new in 1.36.
+var later = []string{" are reserved for static manifest-based configurations ", "spec.externalIPs is deprecated "}
+
 // Warning returns a warning in the words of the emulated release; empty if that release does not warn.
-func Warning(text string) string {
-	minor := Effective().EmulationVersion().Minor()
-	if minor < 37 && strings.Contains(text, " are reserved for static manifest-based configurations ") {
+func Warning(text string) string { return warningOf(Effective().EmulationVersion().Minor(), text) }
+
+func warningOf(minor uint, text string) string {
+	if minor >= 36 {
+		return text
+	}
+	if slices.ContainsFunc(later, func(part string) bool { return strings.Contains(text, part) }) {
 		return ""
 	}
-	if minor < 36 {
-		text = odd.ReplaceAllString(text, "$1 will be considered invalid in a future Kubernetes release: $2")
-	}
-	return text
+	return odd.ReplaceAllString(text, "$1 will be considered invalid in a future Kubernetes release: $2")
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -39,13 +40,13 @@ func (p *pass) clients() []client {
 	var list []client
 	p.webhooks(func(e *snapshot.Entry) {
 		where := at(e.Entry, "clientConfig")
-		list = append(list, client{&e.ClientConfig, "the webhook " + e.Name, failsClosed(e), where, !p.isAbout(e) || optsIn(e.ObjectSelector) || optsIn(e.NamespaceSelector) && !aboutPods(e.Rules) || onlyRare(e.Rules), injected(p.Written[where.object].Annotations)})
+		list = append(list, client{&e.ClientConfig, "the webhook " + e.Name, failsClosed(e), where, !p.isAbout(e) || optsIn(e.ObjectSelector) || optsIn(e.NamespaceSelector) && !aboutPods(e.Rules) || onlyRare(e.Rules), injected(p.Written[where.object])})
 	})
 	for i := range p.Conversions {
 		c := &p.Conversions[i]
 		if p.wanted(c.Object) {
 			where := place{c.Object, []any{"spec", "conversion", "webhook", "clientConfig"}}
-			list = append(list, client{&c.Client, "the conversion webhook of " + c.Name, true, where, true, injected(p.Written[c.Object].Annotations)})
+			list = append(list, client{&c.Client, "the conversion webhook of " + c.Name, true, where, true, injected(p.Written[c.Object])})
 		}
 	}
 	return list
@@ -84,11 +85,14 @@ func (c *client) under(path ...any) place {
 	return place{c.at.object, append(slices.Clone(c.at.path), path...)}
 }
 
-// injected reports whether annotations request a caBundle from a controller.
-func injected(annotations map[string]string) bool {
-	for key := range annotations {
-		if strings.HasPrefix(key, "cert-manager.io/inject-ca-from") || strings.HasSuffix(key, ".openshift.io/inject-cabundle") {
-			return true
+// injected reports whether annotations or labels request a caBundle from a controller: of cert-manager, of OpenShift, or
+// of the program itself.
+func injected(w Written) bool {
+	for _, metadata := range []map[string]string{w.Annotations, w.Labels} {
+		for key := range metadata {
+			if _, name, _ := strings.Cut(key, "/"); strings.Contains(name, "inject") && (strings.Contains(name, "ca") || strings.Contains(name, "cert")) {
+				return true
+			}
 		}
 	}
 	return false
@@ -189,6 +193,10 @@ var caBundleMissing = &Rule{
 			return
 		}
 		name := types.NamespacedName{Namespace: c.Service.Namespace, Name: c.Service.Name}
+		if p.Partial && c.Service.Namespace == baseNamespace {
+			p.misses("service %s has the namespace of a base: what a kustomization makes of it may set the caBundle (%s)", name, p.rule.ID)
+			return
+		}
 		if p.Partial && (len(p.behind(name)) == 0 || p.NoRoles) {
 			// The files have only a part of a program. The rest, or its role, may set the caBundle.
 			p.misses("what may set the caBundle for service %s is in no file: %s", name, p.rule.ID)
@@ -196,6 +204,34 @@ var caBundleMissing = &Rule{
 		}
 		c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s without a caBundle: the API server will not trust its certificate", c.what, name)
 	}),
+}
+
+// baseNamespace is the namespace in the bases that kubebuilder makes, for which a kustomization sets another.
+const baseNamespace = "system"
+
+var caInjectionBroken = &Rule{
+	ID: "ca-injection-broken", Level: Error,
+	check: func(p *pass) {
+		for _, o := range slices.SortedFunc(maps.Keys(p.Written), compareObjects) {
+			from := p.Written[o].Injection
+			where := place{o, []any{"metadata", "annotations", InjectCAFrom}}
+			namespace, name, ok := strings.Cut(from, "/")
+			switch {
+			case from == "" || p.Managed:
+			case strings.Contains(from, "$("):
+				p.findsCause(p.rule.Level, where, from, o.String(), "cert-manager sets no caBundle in %s: the annotation %s has the placeholder %s", o, InjectCAFrom, from)
+			case !ok || namespace == "" || name == "":
+				p.findsCause(p.rule.Level, where, from, o.String(), "cert-manager sets no caBundle in %s: the annotation %s is not NAMESPACE/NAME", o, InjectCAFrom)
+			case !slices.Contains(p.Issued, types.NamespacedName{Namespace: namespace, Name: name}):
+				i := slices.IndexFunc(p.Issued, func(c types.NamespacedName) bool {
+					return c.Name == name && c.Namespace != "" && c.Namespace != baseNamespace
+				})
+				if i >= 0 && !slices.Contains(p.Issued, types.NamespacedName{Name: name}) {
+					p.findsCause(p.rule.Level, where, from, o.String(), "cert-manager sets no caBundle in %s: the annotation %s names Certificate %s, and the files have %s", o, InjectCAFrom, from, p.Issued[i])
+				}
+			}
+		}
+	},
 }
 
 var caBundleMismatch = &Rule{

@@ -219,7 +219,7 @@ func merge(findings []Fault) []Fault {
 // noteOf are the rules whose notes have one remedy, the most useful first: a webhook gets one of them.
 var noteOf = []*Rule{unscoped, mutatingFailsClosed, mutatesMirrorPods}
 
-// oneNote removes the notes about a webhook whose remedy another finding about it has.
+// oneNote removes the findings about a webhook whose remedy another finding about it has.
 func oneNote(findings []Fault) []Fault {
 	type webhook struct {
 		Object
@@ -243,6 +243,9 @@ func oneNote(findings []Fault) []Fault {
 		best[of(f)] = min(best[of(f)], rank-len(noteOf))
 	}
 	return slices.DeleteFunc(findings, func(f Fault) bool {
+		if f.Rule == singleReplica {
+			return best[of(&f)] == -2*len(noteOf)
+		}
 		rank := slices.Index(noteOf, f.Rule)
 		return rank >= 0 && best[of(&f)] < rank-len(noteOf)
 	})

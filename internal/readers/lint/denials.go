@@ -272,12 +272,12 @@ var deleteOwnKind = &Rule{
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
 		name, inside := p.serviceOf(&e.ClientConfig)
 		// An API server refuses to delete the namespaces of the system.
-		if !inside || !failsClosed(e) || slices.Contains(immortal, name.Namespace) {
+		if !inside || !failsClosed(e) || slices.Contains(immortal, name.Namespace) || p.Partial && (name.Namespace == baseNamespace || strings.ContainsAny(name.Namespace, "{$<")) {
 			return
 		}
 		for i := range p.Resources {
 			r := &p.Resources[i]
-			if !r.Custom || !r.Namespaced {
+			if !r.Custom || !r.Namespaced || p.keptElsewhere(r.Kind.GroupKind(), name.Namespace) {
 				continue
 			}
 			q := request(admission.Delete, target{r.Group, r.Version, r.Kind.Kind, r.Resource, "", name.Namespace, "one"}, controller("namespace-controller"), nil)
@@ -287,6 +287,20 @@ var deleteOwnKind = &Rule{
 			}
 		}
 	}),
+}
+
+// keptElsewhere reports whether the files have objects of a kind, and none of them in a namespace: most programs are
+// about objects in the namespaces of users.
+func (p *pass) keptElsewhere(kind schema.GroupKind, namespace string) bool {
+	if p.Kept[Kept{kind, namespace}] {
+		return false
+	}
+	for k := range p.Kept {
+		if k.GroupKind == kind {
+			return true
+		}
+	}
+	return false
 }
 
 var urlInCluster = &Rule{

@@ -37,7 +37,7 @@ var ruleNeverMatches = &Rule{
 					continue
 				}
 				if group := p.undefined(r); group != "" {
-					p.misses("kinds of group %s are in no file: %s", group, p.rule.ID)
+					p.misses("no file has %s of group %s: %s", few(r.Resources), group, p.rule.ID)
 					continue
 				}
 				p.finds(at(e.Entry, rulesPath(e.Entry, i)...), "no request matches rule %d of %s: %s", i+1, e, p.mismatch(e.Source, r))

@@ -27,6 +27,17 @@ var invalid = &Rule{
 	},
 }
 
+var unknownField = &Rule{
+	ID: "unknown-field", Level: Error,
+	check: func(p *pass) {
+		for o, w := range p.Written {
+			for _, u := range w.Unknown {
+				p.finds(place{o, parsePath(u.Field)}, "%s has the unknown field %s%s: kubectl refuses it, and an API server drops it for clients that do not validate", o, u.Field, u.Message)
+			}
+		}
+	},
+}
+
 // oneLine joins the lines of a text to one line.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
@@ -55,13 +66,13 @@ var registrationOld = &Rule{
 			newest, served := registration.Sources()[i].Versions[0], p.servesNewest(&registration.Sources()[i])
 			switch where := (place{o, []any{"apiVersion"}}); {
 			case version != newest && served:
-				p.findsCause(p.rule.Level, where, version, o.String(), "%s is written as %s; write it as %s", o, version, newest)
+				p.findsCause(p.rule.Level, where, "written "+version, o.String(), "%s is written as %s; write it as %s", o, version, newest)
 			case version == newest && !served:
-				p.findsCause(p.rule.Level, where, version, o.String(), "%s is written as %s, which this release of Kubernetes does not serve", o, version)
+				p.findsCause(p.rule.Level, where, "written "+version, o.String(), "%s is written as %s, which this release of Kubernetes does not serve", o, version)
 			}
 		}
 		p.webhooks(func(e *snapshot.Entry) {
-			if e.Source != registration.External && !slices.Contains(e.ReviewVersions, "v1") {
+			if e.Source != registration.External && !slices.Contains(e.ReviewVersions, "v1") && !p.byOldDefault(e.Entry, "admissionReviewVersions") {
 				p.findsCause(p.rule.Level, at(e.Entry, "admissionReviewVersions"), and(e.ReviewVersions), "the webhook "+e.Name, "the webhook %s takes reviews of version %s only, not of v1", e.Name, and(e.ReviewVersions))
 			}
 		})

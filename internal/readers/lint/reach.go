@@ -141,6 +141,9 @@ func (p *pass) namespacedIn(e *snapshot.Entry) (names []string) {
 	for i := range e.Rules {
 		for _, named := range e.Rules[i].Resources {
 			resource, _, _ := strings.Cut(named, "/")
+			if wrong := p.unserved(&e.Rules[i]); slices.Contains(wrong, resource) || slices.Contains(wrong, named) {
+				continue
+			}
 			cluster := slices.ContainsFunc(p.Resources, func(r Resource) bool {
 				return r.Resource == resource && !r.Namespaced && slices.Contains(e.Rules[i].APIGroups, r.Group)
 			})

@@ -14,7 +14,7 @@ var rules = []*Rule{
 	selfDeadlock, deadlockCycle, controlPlaneNotExempt, nodeCriticalNotExempt, runlevelNotExempt,
 	failOnNodes, failOnLeases, apiServerStart, webhookOnEvents, ruleOnReviews, wildcardEverything, policyStopsCluster, deleteOwnKind,
 	// Rules about failures of every call.
-	invalid, expressionInvalid, expressionTypes, variableNull, missingKey, quantityAsNumber, mutationAtomicList, listElementIncomplete, patchParentMissing, patchReplacesList, mutationImmutableField, conditionFails, caBundleInvalid, caBundleExpired, caBundleExpires, caBundleMissing, caBundleMismatch, certificateExpires, webhookUnreachable, urlInCluster,
+	invalid, unknownField, expressionInvalid, expressionTypes, variableNull, missingKey, quantityAsNumber, mutationAtomicList, listElementIncomplete, patchParentMissing, patchReplacesList, mutationImmutableField, conditionFails, caBundleInvalid, caBundleExpired, caBundleExpires, caBundleMissing, caInjectionBroken, caBundleMismatch, certificateExpires, webhookUnreachable, urlInCluster,
 	serviceMissing, servicePortMissing, serviceNoEndpoints, serviceSelectsNothing, paramsMissing, paramsPerNamespaceDeny, dryRunRejected,
 	// Rules about missing enforcement.
 	ruleNeverMatches, selectorNeverMatches, selectorOnSubresource, subresourceForgotten, updateForgotten, messageIsExpression, conditionNeverTrue, conditionAlwaysTrue, exactMissesVersion, objectSelectorOptOut, resourceNamesOnDelete, escapedProperty,

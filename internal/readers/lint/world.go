@@ -53,6 +53,10 @@ type World struct {
 	// Several are custom resources whose CRDs differ in their versions between files: a repository may have
 	// several states of a program, and the versions that are served together are unknown.
 	Several map[schema.GroupResource]bool
+	// Kept has the namespaces of the objects of files, by kind.
+	Kept map[Kept]bool
+	// Issued are the Certificates of cert-manager in files.
+	Issued []types.NamespacedName
 	// Hidden has the reason for each source whose entries cannot be seen.
 	Hidden map[registration.Source]string
 
@@ -101,11 +105,22 @@ type World struct {
 	Served map[Address]Served
 }
 
+// InjectCAFrom is the annotation that names the Certificate whose CA cert-manager sets: NAMESPACE/NAME.
+const InjectCAFrom = "cert-manager.io/inject-ca-from"
+
+// Kept is a kind with objects in a namespace.
+type Kept struct {
+	schema.GroupKind
+	Namespace string
+}
+
 // Written is the source form of a registration object.
 type Written struct {
 	// APIVersion in the file; empty if unknown.
-	APIVersion  string
-	Annotations map[string]string
+	APIVersion string
+	// Annotations include the annotations of kustomizations. Injection is InjectCAFrom in the file itself.
+	Annotations, Labels map[string]string
+	Injection           string
 	// Fields are the fields of the webhooks in a file, such as webhooks[0].timeoutSeconds, each with whether it has a
 	// value; nil if unknown.
 	Fields map[string]bool
@@ -117,6 +132,8 @@ type Written struct {
 	// Invalid lists the reasons why every API server would reject the object; its entries are not in the
 	// snapshot then.
 	Invalid []Invalid
+	// Unknown lists the fields that the kind does not have, each with a suggestion in place of the message, or none.
+	Unknown []Invalid
 }
 
 // Invalid is a reason why an object is rejected.

@@ -31,7 +31,11 @@ func (r *reader) kustomization(path string) {
 		Patches                      []patch
 		PatchesJSON6902              []patch  `json:"patchesJson6902"`
 		PatchesStrategicMerge        []string `json:"patchesStrategicMerge"`
-		Replacements                 []struct{ Targets []struct{ Select about } }
+		Replicas                     []struct {
+			Name  string
+			Count int64
+		}
+		Replacements []struct{ Targets []struct{ Select about } }
 	}
 	if err = aliases.Check(data, files.Configuration); err == nil {
 		err = yaml.Unmarshal(data, &content)
@@ -69,6 +73,11 @@ func (r *reader) kustomization(path string) {
 		}
 		r.changes(path, &p, changed(p.Patch))
 	}
+	for _, one := range content.Replicas {
+		for _, kind := range []string{"Deployment", "StatefulSet"} {
+			r.set.Patched = append(r.set.Patched, Patch{Kustomization: path, Replicas: one.Count, about: about{kind, one.Name}})
+		}
+	}
 	for _, replacement := range content.Replacements {
 		for _, target := range replacement.Targets {
 			r.set.Patched = append(r.set.Patched, Patch{Kustomization: path, about: target.Select})
@@ -91,6 +100,8 @@ type Patch struct {
 	Kustomization string
 	// Annotations are the new annotations if nothing else is changed; otherwise nil.
 	Annotations map[string]string
+	// Replicas is the new number of replicas; 0 if the patch does not change it.
+	Replicas int64
 	about
 	// files are the files that the kustomization builds on.
 	files map[string]bool
@@ -143,6 +154,8 @@ func changed(text string) (list []Patch) {
 			metadata, _ := content["metadata"].(map[string]any)
 			to.Name, _ = metadata["name"].(string)
 			to.Annotations, _, _ = unstructured.NestedStringMap(content, "metadata", "annotations")
+			spec, _ := content["spec"].(map[string]any)
+			to.Replicas = whole(spec["replicas"])
 			for key := range content {
 				more = more || !slices.Contains([]string{"apiVersion", "kind", "metadata"}, key)
 			}
@@ -151,6 +164,9 @@ func changed(text string) (list []Patch) {
 				operation, _ := one.(map[string]any)
 				at, _ := operation["path"].(string)
 				more = more || !strings.HasPrefix(at, "/metadata/")
+				if at == "/spec/replicas" {
+					to.Replicas = whole(operation["value"])
+				}
 			}
 		}
 		if more {
@@ -161,4 +177,10 @@ func changed(text string) (list []Patch) {
 		}
 	}
 	return list
+}
+
+// whole returns a number of a patch; 0 if it is none.
+func whole(value any) int64 {
+	n, _ := value.(float64)
+	return int64(n)
 }

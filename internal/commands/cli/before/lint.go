@@ -124,7 +124,7 @@ findings of level error, or a file cannot be read or parsed.`,
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.StringVar(&o.level, "level", "note", "least `level` of findings that are printed: error, warning or note")
 		o.output.AddFlag(f)
-		f.IntVarP(&o.verbosity, "v", "v", 0, "verbosity: 1 lists the rules that were checked")
+		f.IntVarP(&o.verbosity, "v", "v", 0, "verbosity: 1 lists the rules that were checked, and all that was not seen")
 	})
 	o.cluster = &command.Cluster{Flags: genericclioptions.NewConfigFlags(true)}
 	command.AddSection(cmd, "Server", func(f *pflag.FlagSet) {

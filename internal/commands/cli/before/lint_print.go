@@ -1,6 +1,7 @@
 package before
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -81,8 +82,12 @@ func (r *lintReport) printText(out io.Writer, found *report.Report, verbosity in
 		sum = append(sum, view.Note("%s suppressed.", report.Count(n, "finding")))
 	}
 	d := &view.Document{Blocks: []view.Block{view.FindingsOf(found), sum}}
-	parts := found.Parts
-	if verbosity > 0 {
+	parts := slices.Clone(found.Parts)
+	if verbosity == 0 {
+		for i := range parts {
+			parts[i].Items = shortened(parts[i].Items)
+		}
+	} else {
 		names := make([]string, len(r.Checked))
 		for i, rule := range r.Checked {
 			names[i] = rule.ID
@@ -201,4 +206,33 @@ func explainRule(out io.Writer, r *lint.Rule) error {
 		}
 	}
 	return b.Flush()
+}
+
+// shortened merges the sentences about files that begin with the same words: more than three become one, with the
+// number of the others.
+func shortened(list []string) (short []string) {
+	const most, words = 3, 4
+	reason := func(sentence string) string {
+		place, message, ok := strings.Cut(sentence, ": ")
+		if !ok || !strings.ContainsAny(place, "./") || strings.Contains(place, " ") {
+			return ""
+		}
+		fields := strings.Fields(message)
+		return strings.Join(fields[:min(words, len(fields))], " ")
+	}
+	count := map[string]int{}
+	for _, sentence := range list {
+		count[reason(sentence)]++
+	}
+	said := map[string]bool{}
+	for _, sentence := range list {
+		switch why := reason(sentence); {
+		case why == "" || count[why] <= most:
+			short = append(short, sentence)
+		case !said[why]:
+			said[why] = true
+			short = append(short, fmt.Sprintf("%s; and %d more, which -v 1 lists", sentence, count[why]-1))
+		}
+	}
+	return short
 }

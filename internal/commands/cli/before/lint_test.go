@@ -138,6 +138,21 @@ func TestLintSaysWhatItFound(t *testing.T) {
 	}
 }
 
+// Sentences about many files with the same reason are one line, and -v 1 has all.
+func TestLintShortensWhatItHasNotSeen(t *testing.T) {
+	text := "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n" + strings.Repeat("---\nreplicas: 2\n", 5)
+	for more, lines := range map[string]int{"0": 1, "1": 5} {
+		out, _ := lintRun(t, text, "-v", more)
+		if n := strings.Count(out, "not a Kubernetes object"); n != lines || strings.Contains(out, "; and 4 more, which -v 1 lists") != (lines == 1) {
+			t.Errorf("-v %s has %d lines:\n%s", more, n, out)
+		}
+	}
+	list := []string{"a.yaml: one two three four", "objects: not seen", "b.yaml: one two three four", "c.yaml: one two three four", "d.yaml: five"}
+	if got := shortened(list); len(got) != len(list) {
+		t.Errorf("three are %q", got)
+	}
+}
+
 func TestLintPrintsSARIF(t *testing.T) {
 	out, code := lintRun(t, lintExample, "-o", "sarif")
 	if code != command.ExitError {

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"regexp"
 	goruntime "runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,9 +25,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/nearest"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
 // Objects returns the objects of all documents of a YAML or JSON file, and the items of lists. The error names the file
@@ -286,7 +290,7 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 		written := writtenOf(u)
 		written.APIVersion, written.Fields = u.GetAPIVersion(), fieldsOf(u)
 		rendered := true
-		if p.err != nil || len(p.errs) > 0 {
+		if p.err != nil || len(p.errs) > 0 || dummies(u) {
 			replaced, places := placeholders(u)
 			for _, at := range places {
 				rendered = rendered && strings.HasSuffix(at, ".caBundle")
@@ -303,6 +307,7 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 		if p.err != nil {
 			written.Invalid = append(written.Invalid, lint.Invalid{Message: p.err.Error()})
 		}
+		written.Unknown = unknownFields(u)
 		f.Add(d)
 		f.written[lint.Object{Kind: u.GetKind(), Name: u.GetName()}] = written
 		// Rules cannot evaluate an object with other placeholders.
@@ -322,6 +327,52 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 	return nil
 }
 
+// unknownFields returns the fields that the kind of a registration of Kubernetes does not have, with suggestions.
+func unknownFields(u *unstructured.Unstructured) (list []lint.Invalid) {
+	obj, err := catalog.Scheme.New(u.GroupVersionKind())
+	if err != nil {
+		return nil
+	}
+	strict, ok := runtime.AsStrictDecodingError(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, obj, true))
+	if !ok {
+		return nil
+	}
+	names := jsonNames(reflect.TypeOf(obj).Elem(), map[reflect.Type]bool{})
+	for _, e := range strict.Errors() {
+		quoted, ok := strings.CutPrefix(e.Error(), "unknown field ")
+		name, err := strconv.Unquote(quoted)
+		// Objects of Gatehouse have this field.
+		if !ok || err != nil || strings.HasPrefix(name, "metadata.initializers") {
+			continue
+		}
+		last := name[strings.LastIndex(name, ".")+1:]
+		list = append(list, lint.Invalid{Field: name, Message: nearest.Suggestion("", last, names)})
+	}
+	return list
+}
+
+// jsonNames returns the names of the fields of a type and of the types of its fields.
+func jsonNames(t reflect.Type, seen map[reflect.Type]bool) (names []string) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return jsonNames(t.Elem(), seen)
+	case reflect.Struct:
+	default:
+		return nil
+	}
+	if seen[t] {
+		return nil
+	}
+	seen[t] = true
+	for i := range t.NumField() {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
+			names = append(names, name)
+		}
+		names = append(names, jsonNames(t.Field(i).Type, seen)...)
+	}
+	return names
+}
+
 // fieldsOf returns the fields of the webhooks of a configuration or a CRD, each with whether it has a value.
 func fieldsOf(u *unstructured.Unstructured) map[string]bool {
 	fields := map[string]bool{}
@@ -337,7 +388,7 @@ func fieldsOf(u *unstructured.Unstructured) map[string]bool {
 		at := fmt.Sprintf("webhooks[%d]", i)
 		add(at, webhook)
 		add(at+".clientConfig", client)
-		if text, _ := client["caBundle"].(string); placeholder.MatchString(text) {
+		if text, _ := client["caBundle"].(string); placeholder.MatchString(text) || dummy.MatchString(text) {
 			fields[at+".clientConfig.caBundle"] = false
 		}
 	}
@@ -347,7 +398,21 @@ func fieldsOf(u *unstructured.Unstructured) map[string]bool {
 }
 
 // placeholder matches the parts of a value that a script, kustomize or a template replaces.
-var placeholder = regexp.MustCompile(`<[A-Za-z][\w. -]*>|\$\([\w.-]+\)|\$\{[\w.:-]+\}|\{\{[^{}]*\}\}`)
+var placeholder = regexp.MustCompile(`<[A-Za-z][\w. -]*>|\$\([^()]*\)|\$\{[\w.:-]+\}|\{\{[^{}]*\}\}`)
+
+// dummy matches a caBundle for a script to replace, which can be valid base64.
+var dummy = regexp.MustCompile(`(?i)^(change|replace)[-_ ]?me$|^(tbd|placeholder|dummy|ca[-_ ]?bundle|x+|\.\.\.)$`)
+
+// dummies reports whether a webhook has such a caBundle.
+func dummies(u *unstructured.Unstructured) bool {
+	webhooks, _ := u.Object["webhooks"].([]any)
+	return slices.ContainsFunc(webhooks, func(one any) bool {
+		webhook, _ := one.(map[string]any)
+		client, _ := webhook["clientConfig"].(map[string]any)
+		text, _ := client["caBundle"].(string)
+		return dummy.MatchString(text)
+	})
+}
 
 // placeholders returns an object with a valid value instead of each placeholder, and the paths of the placeholders.
 func placeholders(u *unstructured.Unstructured) (replaced *unstructured.Unstructured, places []string) {
@@ -364,11 +429,12 @@ func placeholders(u *unstructured.Unstructured) (replaced *unstructured.Unstruct
 				value[i] = visit(fmt.Sprintf("%s[%d]", at, i), value[i])
 			}
 		case string:
-			if strings.HasSuffix(strings.ToLower(at), "expression") || !placeholder.MatchString(value) {
+			bundle := strings.HasSuffix(at, ".caBundle")
+			if strings.HasSuffix(strings.ToLower(at), "expression") || !placeholder.MatchString(value) && !(bundle && dummy.MatchString(value)) {
 				return value
 			}
 			places = append(places, at)
-			if strings.HasSuffix(at, ".caBundle") || placeholder.FindString(value) == value && !strings.Contains(strings.ToLower(at), "name") {
+			if bundle || placeholder.FindString(value) == value && !strings.Contains(strings.ToLower(at), "name") {
 				return nil
 			}
 			return placeholder.ReplaceAllString(value, "placeholder")

@@ -77,7 +77,7 @@ func newSurvey(now time.Time) *survey {
 	return &survey{
 		world: &lint.World{
 			Reviews: emulation.JudgesReviews(),
-			Now:     now, Unseen: map[lint.Part]string{}, Hidden: map[registration.Source]string{}, Written: map[lint.Object]lint.Written{}, Patched: map[lint.Object]string{}, Several: map[schema.GroupResource]bool{},
+			Now:     now, Unseen: map[lint.Part]string{}, Hidden: map[registration.Source]string{}, Written: map[lint.Object]lint.Written{}, Patched: map[lint.Object]string{}, Several: map[schema.GroupResource]bool{}, Kept: map[lint.Kept]bool{},
 			Namespaces: map[string]map[string]string{}, Services: map[types.NamespacedName]*corev1.Service{}, Ready: map[types.NamespacedName]int{},
 		},
 		roles: map[lint.Object][]rbacv1.PolicyRule{}, least: map[lint.Object]int{}, definitions: map[string]*unstructured.Unstructured{},
@@ -118,6 +118,7 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 				}
 			}
 			s.add(u, custom)
+			s.scaled(f.files, d, u)
 			if object := (lint.Object{Kind: u.GetKind(), Name: u.GetName()}); u.GroupVersionKind().GroupKind() == definitions && s.converts(object) {
 				s.patched(f.files, object, d)
 			}
@@ -146,7 +147,9 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 	s.injectors()
 	for i := range s.world.Workloads {
 		one := &s.world.Workloads[i]
-		one.Replicas = max(one.Replicas, s.least[one.Object])
+		if one.Object.Kind != "DaemonSet" {
+			one.Replicas = max(one.Replicas, s.least[one.Object])
+		}
 	}
 	s.world.Resources, s.world.Equivalents = w.Kinds.resources(custom), w.Kinds.equivalents
 	if w.Kinds.incomplete != "" {
@@ -157,6 +160,17 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 	s.world.Snapshot = snapshot.Compile(r)
 	s.world.Schemas, s.world.Minimal = s.schema, s.minimal
 	return s.world, nil
+}
+
+// scaled notes the replicas that kustomizations give a workload of the files. Of several numbers the highest counts:
+// which one is applied is unknown.
+func (s *survey) scaled(f *files, written *manifests.Object, u *unstructured.Unstructured) {
+	object := lint.Object{Kind: u.GetKind(), Namespace: cmp.Or(u.GetNamespace(), metav1.NamespaceDefault), Name: u.GetName()}
+	for i := range f.patched {
+		if p := &f.patched[i]; p.Replicas > 0 && p.Changes(written) {
+			s.least[object] = max(s.least[object], int(p.Replicas))
+		}
+	}
 }
 
 // patched notes a kustomization's changes to an object of the files.
@@ -358,6 +372,7 @@ func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResour
 	if w.Partial {
 		// For a cluster, waiting finds these objects.
 		s.waits(u, object)
+		w.Kept[lint.Kept{GroupKind: u.GroupVersionKind().GroupKind(), Namespace: u.GetNamespace()}] = true
 	}
 	switch u.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Kind: "Namespace"}:
@@ -371,6 +386,14 @@ func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResour
 		service := &corev1.Service{}
 		if into(u, service) {
 			name.Namespace = u.GetNamespace()
+			if other := w.Services[name]; other != nil && w.Partial {
+				// Several files have it: which one is applied is unknown.
+				for _, port := range other.Spec.Ports {
+					if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port.Port }) {
+						service.Spec.Ports = append(service.Spec.Ports, port)
+					}
+				}
+			}
 			w.Services[name] = service
 		}
 	case schema.GroupKind{Group: "discovery.k8s.io", Kind: "EndpointSlice"}:
@@ -384,6 +407,8 @@ func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResour
 		s.least[lint.Object{Kind: kind, Namespace: namespace, Name: target}] = int(least)
 	case definitions:
 		s.definition(u, custom)
+	case schema.GroupKind{Group: "cert-manager.io", Kind: "Certificate"}:
+		w.Issued = append(w.Issued, types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()})
 	case schema.GroupKind{Group: "operators.coreos.com", Kind: "ClusterServiceVersion"}:
 		w.Managed = w.Partial
 	case schema.GroupKind{Group: rbacv1.GroupName, Kind: "ClusterRole"}, schema.GroupKind{Group: rbacv1.GroupName, Kind: "Role"}:
@@ -456,6 +481,10 @@ func (s *survey) workload(u *unstructured.Unstructured, object lint.Object) {
 		one.Replicas = *d.Spec.Replicas
 	}
 	if i := slices.IndexFunc(s.world.Workloads, func(w lint.Workload) bool { return w.Object == object }); i >= 0 {
+		if s.world.Partial {
+			// Several files have it, such as the files of two variants: which one is applied is unknown.
+			one.Replicas = max(one.Replicas, s.world.Workloads[i].Replicas)
+		}
 		s.world.Workloads[i] = one
 		return
 	}
@@ -588,5 +617,5 @@ func (s *survey) grants() {
 
 // writtenOf returns the metadata that show how an object was written.
 func writtenOf(m metav1.Object) lint.Written {
-	return lint.Written{Annotations: m.GetAnnotations(), UID: m.GetUID(), Created: m.GetCreationTimestamp().Time, Enforced: lint.EnforcedSince(m)}
+	return lint.Written{Annotations: m.GetAnnotations(), Labels: m.GetLabels(), Injection: m.GetAnnotations()[lint.InjectCAFrom], UID: m.GetUID(), Created: m.GetCreationTimestamp().Time, Enforced: lint.EnforcedSince(m)}
 }

@@ -1,6 +1,7 @@
 package offline_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,19 @@ func TestNarrowRules(t *testing.T) {
 	}
 	server := service("namespace: w, name: w") + deployment("namespace: w, name: w")
 	definition := strings.NewReplacer("widgets", "things", "widget", "thing", "Widget", "Thing").Replace(widgetCRD)
+	thing := func(namespace string) string {
+		return "---\napiVersion: example.com/v1\nkind: Thing\nmetadata: {name: one, namespace: " + namespace + "}\n"
+	}
+	scaled := func(kustomization string) map[string]string {
+		return map[string]string{"base/a.yaml": hook(core, aside) + server, "base/kustomization.yaml": "resources: [a.yaml]\n", "over/kustomization.yaml": "resources: [../base]\n" + kustomization}
+	}
+	set := strings.Replace(server, "kind: Deployment", "kind: DaemonSet", 1)
+	issued := func(namespace string) string {
+		return "---\napiVersion: cert-manager.io/v1\nkind: Certificate\nmetadata: {name: serving, namespace: " + namespace + "}\n"
+	}
+	marked := func(metadata, text string) string {
+		return strings.Replace(text, "metadata: {name: a}", "metadata: {name: a, "+metadata+"}", 1)
+	}
 	csv := "---\napiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: w.v1}\n"
 	without := func(prefix string) func(*lint.World) {
 		return func(w *lint.World) {
@@ -75,7 +89,7 @@ func TestNarrowRules(t *testing.T) {
 	}{
 		{"a service without a namespace", map[string]string{"a.yaml": hook(workloads, optIn) + service("name: w")}, nil, []string{"service-missing"}, "", nil},
 		{"a service in the namespace default", map[string]string{"a.yaml": hook(workloads, optIn) + service("name: w, namespace: default")}, []string{"service-missing"}, nil, "", nil},
-		{"the server of a service without a namespace", map[string]string{"a.yaml": hook(core, "") + service("name: w") + deployment("name: w")}, []string{"single-replica", "self-deadlock"}, nil, "", nil},
+		{"the server of a service without a namespace", map[string]string{"a.yaml": hook(core, aside) + service("name: w") + deployment("name: w")}, []string{"single-replica"}, nil, "", nil},
 		{"the wrong port of a service without a namespace", map[string]string{"a.yaml": hook(workloads, optIn) + strings.Replace(service("name: w"), "443", "8443", 1)}, []string{"service-port-missing"}, nil, "", nil},
 
 		{"a cycle with an object that a kustomization changes", circle("patches: [{path: selector.yaml}]\n"), nil, []string{"deadlock-cycle", "order-by-name"}, "kustomization.yaml changes it", nil},
@@ -84,6 +98,9 @@ func TestNarrowRules(t *testing.T) {
 		{"a server in kube-system", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "kube-system", things, "") + definition}, nil, []string{"delete-own-kind"}, "", nil},
 		{"a server in default", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "default", things, "") + definition}, nil, []string{"delete-own-kind"}, "", nil},
 		{"a server in kube-node-lease", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "kube-node-lease", things, "") + definition}, []string{"delete-own-kind"}, nil, "", nil},
+		{"objects beside the server", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "w", things, "") + definition + thing("w") + strings.Replace(thing("users"), "one", "two", 1)}, []string{"delete-own-kind"}, nil, "", nil},
+		{"a base", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "system", things, "") + definition}, nil, []string{"delete-own-kind"}, "", nil},
+		{"objects in namespaces of users", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "w", things, "") + definition + thing("users")}, nil, []string{"delete-own-kind"}, "", nil},
 
 		{"v1beta1, where v1 is not served", map[string]string{"a.yaml": mutator("v1beta1")}, nil, []string{"registration-old"}, "", without("mutatingadmission")},
 		{"v1beta1, where v1 is served", map[string]string{"a.yaml": mutator("v1beta1")}, []string{"registration-old"}, nil, "", nil},
@@ -120,6 +137,33 @@ func TestNarrowRules(t *testing.T) {
 		{"one replica for the pods of namespaces that opt in", map[string]string{"a.yaml": hook(core, optIn) + server}, []string{"single-replica"}, nil, "", nil},
 		{"one replica for storage classes", map[string]string{"a.yaml": hook(`{apiGroups: [storage.k8s.io], apiVersions: [v1], operations: [CREATE], resources: [storageclasses]}`, "") + server}, nil, []string{"single-replica"}, "", nil},
 		{"one replica for volume attachments", map[string]string{"a.yaml": hook(`{apiGroups: [storage.k8s.io], apiVersions: [v1], operations: [CREATE], resources: [storageclasses, volumeattachments]}`, "") + server}, []string{"single-replica"}, nil, "", nil},
+		{"replicas of a patch", scaled("patches: [{patch: '{apiVersion: apps/v1, kind: Deployment, metadata: {name: w}, spec: {replicas: 3}}'}]\n"), nil, []string{"single-replica"}, "", nil},
+		{"replicas of an operation", scaled("patches: [{target: {kind: Deployment}, patch: '[{op: replace, path: /spec/replicas, value: 2}]'}]\n"), nil, []string{"single-replica"}, "", nil},
+		{"replicas of a kustomization", scaled("replicas: [{name: w, count: 2}]\n"), nil, []string{"single-replica"}, "", nil},
+		{"replicas of another workload", scaled("replicas: [{name: v, count: 2}]\n"), []string{"single-replica"}, nil, "", nil},
+		{"another flavour with one replica", map[string]string{"a/a.yaml": hook(core, aside) + strings.Replace(server, "replicas: 1", "replicas: 3", 1), "b/b.yaml": deployment("namespace: w, name: w")}, nil, []string{"single-replica"}, "", nil},
+		{"a pod on each node", map[string]string{"a.yaml": hook(core, aside) + strings.Replace(set, "  replicas: 1\n", "", 1)}, nil, []string{"single-replica"}, "", nil},
+		{"one replica beside an error", map[string]string{"a.yaml": hook(core, "") + server}, []string{"self-deadlock"}, []string{"single-replica"}, "", nil},
+
+		{"a misspelled field", map[string]string{"a.yaml": hook(core, strings.Replace(aside, "Selector", "Selecter", 1))}, []string{"error unknown-field"}, nil, "", nil},
+		{"a field of another kind", map[string]string{"a.yaml": hook(core, aside+"  reinvocationPolicy: Never\n")}, []string{"error unknown-field"}, nil, "", nil},
+		{"the same field of its kind", map[string]string{"a.yaml": mutating(core, aside+"  reinvocationPolicy: Never\n")}, nil, []string{"unknown-field"}, "", nil},
+		{"initializers", map[string]string{"a.yaml": marked("initializers: {pending: [{name: i.example.com}]}", hook(core, aside))}, nil, []string{"unknown-field"}, "", nil},
+		{"a misspelled field of a policy", map[string]string{"a.yaml": strings.Replace(mutator("v1"), "matchConstraints", "matchResources", 1)}, []string{"unknown-field"}, nil, "", nil},
+
+		{"a Certificate of another namespace", map[string]string{"a.yaml": marked("annotations: {cert-manager.io/inject-ca-from: v/serving}", hook(core, aside)) + issued("w")}, []string{"error ca-injection-broken"}, nil, "", nil},
+		{"a Certificate", map[string]string{"a.yaml": marked("annotations: {cert-manager.io/inject-ca-from: w/serving}", hook(core, aside)) + issued("w")}, nil, []string{"ca-injection-broken"}, "", nil},
+		{"a Certificate in no file", map[string]string{"a.yaml": marked("annotations: {cert-manager.io/inject-ca-from: v/serving}", hook(core, aside))}, nil, []string{"ca-injection-broken"}, "", nil},
+		{"a Certificate of a base", map[string]string{"a.yaml": marked("annotations: {cert-manager.io/inject-ca-from: w/serving}", hook(core, aside)) + issued("system")}, nil, []string{"ca-injection-broken"}, "", nil},
+		{"a placeholder for a Certificate", map[string]string{"a.yaml": marked(`annotations: {cert-manager.io/inject-ca-from: "$(NAMESPACE)/$(NAME)"}`, hook(core, aside))}, []string{"ca-injection-broken"}, nil, "", nil},
+		{"a controller of the project sets the caBundle", map[string]string{"a.yaml": marked(`labels: {example.com/inject-cert: "true"}`, hook(workloads, optIn)) + server + noRights}, nil, []string{"ca-bundle-missing"}, "", nil},
+		{"the namespace of a base", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "system", workloads, optIn) + strings.ReplaceAll(server, "namespace: w", "namespace: system") + noRights}, nil, []string{"ca-bundle-missing"}, "namespace of a base", nil},
+		{"a command as a placeholder", map[string]string{"a.yaml": bundle(`"$(cat ca.pem | base64)"`, hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid"}, "caBundle", nil},
+		{"a word as a placeholder", map[string]string{"a.yaml": bundle("changeme", hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid", "ca-bundle-invalid", "ca-bundle-missing"}, "caBundle", nil},
+
+		{"a resource that is not served", map[string]string{"a.yaml": hook(strings.Replace(workloads, "deployments", "deployment", 1), "  failurePolicy: Ignore\n")}, []string{"rule-never-matches"}, []string{"unscoped"}, "", nil},
+		{"a resource of a known group", map[string]string{"a.yaml": hook(strings.Replace(things, "[things]", "[gadgets]", 1), "") + definition}, nil, nil, "no file has gadgets of group example.com", nil},
+
 		{"one replica for pods", map[string]string{"a.yaml": hook(core, aside) + server}, []string{"single-replica"}, nil, "", nil},
 
 		{"a label on objects of the program", map[string]string{"a.yaml": hook(strings.Replace(things, "DELETE", "CREATE", 1), optOut) + definition}, []string{"note object-selector-opt-out"}, []string{"warning object-selector-opt-out"}, "", nil},
@@ -156,6 +200,28 @@ func TestEqualFindingsOfVariants(t *testing.T) {
 	found := of(report, "registration-old")
 	if len(found) != 1 || !strings.HasSuffix(found[0].Message, "; the same holds for the webhook b.example.com and the webhook c.example.com") {
 		t.Errorf("found %v", found)
+	}
+}
+
+// The newest versions are read, and different registrations before equal ones.
+func TestTheNewestVariantsAreRead(t *testing.T) {
+	files := map[string]string{}
+	for minor := 20; minor < 40; minor++ {
+		// Ten different registrations: 1.29 has the same as 1.30 to 1.39.
+		files[fmt.Sprintf("1.%d/w.yaml", minor)] = fmt.Sprintf("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: h}\nwebhooks:\n- name: h%d.example.com\n"+
+			"  clientConfig: {service: {namespace: w, name: w}}\n  admissionReviewVersions: [v1]\n  sideEffects: None\n  failurePolicy: Ignore\n  timeoutSeconds: 25\n"+
+			"  rules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]\n", min(minor, 29))
+	}
+	report, skipped := lintTree(t, files, nil)
+	found := fmt.Sprint(of(report, "unscoped"))
+	for minor := 20; minor < 30; minor++ {
+		name := fmt.Sprintf("h%d.example.com", minor)
+		if read := strings.Contains(found, name); read != (minor > 21) {
+			t.Errorf("%s was read: %v", name, read)
+		}
+	}
+	if left := strings.Join(skipped, "\n"); strings.Contains(left, "1.39,") || !strings.Contains(left, "1.20, variant 1") {
+		t.Errorf("left out: %s", left)
 	}
 }
 

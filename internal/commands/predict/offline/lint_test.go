@@ -538,7 +538,7 @@ spec:
 		{"an API server does not become ready without its flow schemas", "api-server-start", hooks(validating, closed+rule("flowcontrol.apiserver.k8s.io", "flowschemas")),
 			[]string{"warning the webhook h0.example.com fails closed and intercepts the CREATE of flowschemas by the API server itself: while it cannot be reached, an API server that has to do so, such as one of a new release, does not become ready"}},
 		{"an autoscaler keeps two replicas", "single-replica", strings.Replace(program, "replicas: 2", "replicas: 1", 1) + scaler(2) + hooks(validating, closed+rule("", "pods")), nil},
-		{"an autoscaler keeps one replica", "single-replica", strings.Replace(program, "replicas: 2", "replicas: 1", 1) + scaler(1) + hooks(validating, closed+rule("", "pods")),
+		{"an autoscaler keeps one replica", "single-replica", strings.Replace(program, "replicas: 2", "replicas: 1", 1) + scaler(1) + hooks(validating, closed+aside+rule("", "pods")),
 			[]string{"warning the webhook h0.example.com fails closed, and service one/hooks has 1 replica behind it (Deployment/one/hooks)"}},
 
 		{"files do not say what validates in a cluster", "mutation-not-validated", program + hooks(mutating, ignore+rule("", "pods")), nil},

@@ -1,11 +1,15 @@
 package offline
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
@@ -54,35 +58,88 @@ func variantsOf(objects []*manifests.Object) (variants [][]*manifests.Object, le
 	for _, o := range objects {
 		inTree[keyOf(o)] = append(inTree[keyOf(o)], treeOf(root, o.File))
 	}
-	for _, t := range trees {
+	var later, again []variant
+	seen := map[string]bool{}
+	for _, t := range newest(trees) {
 		depth := 1
-		for _, list := range byKey {
-			depth = max(depth, len(inTreeOnly(list, root, t)))
+		for key := range byKey {
+			depth = max(depth, len(ofTree(several, key, root, t)))
 		}
 		for n := range depth {
-			if len(variants) == mostVariants {
-				left = append(left, fmt.Sprintf("%s, variant %d: it has other registrations of the same names, and lint reads at most %d variants: give its path alone", filepath.Join(root, t), n+1, mostVariants))
-				continue
-			}
-			variants = append(variants, slices.DeleteFunc(slices.Clone(objects), func(o *manifests.Object) bool {
-				key := keyOf(o)
+			v := variant{tree: t, n: n, chosen: map[string]*manifests.Object{}}
+			made := ""
+			for _, key := range slices.Sorted(maps.Keys(byKey)) {
 				if list := byKey[key]; len(list) > 1 {
-					chosen := list[0]
-					if own := inTreeOnly(list, root, t); len(own) > 0 {
-						chosen = own[min(n, len(own)-1)]
+					v.chosen[key] = list[0]
+					if own := ofTree(several, key, root, t); len(own) > 0 {
+						v.chosen[key] = own[min(n, len(own)-1)]
 					}
-					return o != chosen && hollow(o) == 0
+					made += fmt.Sprint(slices.IndexFunc(list, func(o *manifests.Object) bool { return reflect.DeepEqual(o.Content, v.chosen[key].Content) }), " ")
 				}
-				in := treeOf(root, o.File)
-				return in != t && slices.Contains(trees, in) && slices.Contains(inTree[key], t)
-			}))
+			}
+			if seen[made] {
+				again = append(again, v)
+			} else {
+				later = append(later, v)
+			}
+			seen[made] = true
 		}
+	}
+	for _, v := range append(later, again...) {
+		if len(variants) == mostVariants {
+			left = append(left, fmt.Sprintf("%s, variant %d: it has other registrations of the same names, and lint reads at most %d variants: give its path alone", filepath.Join(root, v.tree), v.n+1, mostVariants))
+			continue
+		}
+		variants = append(variants, slices.DeleteFunc(slices.Clone(objects), func(o *manifests.Object) bool {
+			key := keyOf(o)
+			if chosen := v.chosen[key]; chosen != nil {
+				return o != chosen && hollow(o) == 0
+			}
+			in := treeOf(root, o.File)
+			return in != v.tree && slices.Contains(trees, in) && slices.Contains(inTree[key], v.tree)
+		}))
 	}
 	return variants, left
 }
 
-func inTreeOnly(list []*manifests.Object, root, tree string) []*manifests.Object {
-	return slices.DeleteFunc(slices.Clone(list), func(o *manifests.Object) bool { return treeOf(root, o.File) != tree })
+// variant is a choice of one object of each name, for a directory tree.
+type variant struct {
+	tree   string
+	n      int
+	chosen map[string]*manifests.Object
+}
+
+// newest returns trees with the highest version first, if all names are versions, such as 1.35 or v2.
+func newest(trees []string) []string {
+	parsed := map[string]*version.Version{}
+	for _, t := range trees {
+		v, err := version.ParseGeneric(cmp.Or(strings.TrimPrefix(t, "v"), "0") + ".0")
+		if err != nil {
+			return trees
+		}
+		parsed[t] = v
+	}
+	trees = slices.Clone(trees)
+	slices.SortStableFunc(trees, func(a, b string) int {
+		switch x, y := parsed[a], parsed[b]; {
+		case y.LessThan(x):
+			return -1
+		case x.LessThan(y):
+			return 1
+		}
+		return 0
+	})
+	return trees
+}
+
+// ofTree returns the different objects with a key in a tree.
+func ofTree(list []*manifests.Object, key, root, tree string) (own []*manifests.Object) {
+	for _, o := range list {
+		if hollow(o) == 0 && keyOf(o) == key && treeOf(root, o.File) == tree && !slices.ContainsFunc(own, func(other *manifests.Object) bool { return reflect.DeepEqual(other.Content, o.Content) }) {
+			own = append(own, o)
+		}
+	}
+	return own
 }
 
 // keyOf returns the identity of an object among the objects of all kinds.

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/dispatch"
-	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 )
 
 // Options configure an Engine.
@@ -28,7 +28,7 @@ type Options struct {
 	// Authorizer is the variable authorizer of match conditions, and authorizes writes of
 	// uninitialized objects (S11.17). If it is nil, conditions that use the variable fail, and no
 	// user may write an uninitialized object.
-	Authorizer upstream.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 	// Params has the param objects of admission policies. If it is nil, no kind is known, and a
 	// policy with a paramKind fails.
 	Params Params

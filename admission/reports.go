@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
@@ -26,7 +27,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/question"
-	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 )
 
 const (
@@ -51,7 +51,7 @@ type ReportsOptions struct {
 	Engine  *Engine
 	Plugins []Plugin
 	// Authorizer authorizes the readers of plans. It must be set.
-	Authorizer upstream.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 	// TraceBytes bounds the memory of the traces. Zero means 16 MiB.
 	TraceBytes int
 	// Record has the options for the content of traces.

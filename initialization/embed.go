@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -17,7 +18,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
-	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 )
 
 // Registered returns the functions MustAct and Parallel of Options. mustAct reports whether the failure policy
@@ -87,7 +87,7 @@ func (o restOptions) GetRESTOptions(resource schema.GroupResource, example runti
 // At most creators creates wait at the same time. A further create gets the response of a create that timed out
 // at once; its object is stored. creators should be less than the server's limit of concurrent mutating
 // requests, since the writes of initializers need some of that limit.
-func (d *Decorator) Handler(next http.Handler, authorize upstream.Authorizer, creators int) http.Handler {
+func (d *Decorator) Handler(next http.Handler, authorize authorizer.UnconditionalAuthorizer, creators int) http.Handler {
 	places := make(chan struct{}, creators)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
-	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 )
 
 // Includes reports whether a request asks for uninitialized objects with the parameter includeUninitialized.
@@ -33,7 +32,7 @@ func Reads(verb string) bool { return verb == "get" || verb == "list" || verb ==
 // sends the parameter only with lists, and needs the object to describe, edit, label or apply it.
 // These users get a warning with the object, since clients of today do not know the field. For
 // all other users the object is absent (S11.33). With a nil authorizer, no user may initialize.
-func ReadingOf(info *request.RequestInfo, req *http.Request, authorize upstream.Authorizer) Reading {
+func ReadingOf(info *request.RequestInfo, req *http.Request, authorize authorizer.UnconditionalAuthorizer) Reading {
 	reading := Reading{Hide: !Includes(req), Repair: info.Verb == "get"}
 	if !reading.Hide || info.Verb != "get" {
 		return reading
@@ -57,7 +56,7 @@ func waitingFor(field *initializers.Initializers) string {
 	return fmt.Sprintf(" and waits for initializer %q", field.Pending[0].Name)
 }
 
-func mayInitialize(ctx context.Context, info *request.RequestInfo, authorize upstream.Authorizer) bool {
+func mayInitialize(ctx context.Context, info *request.RequestInfo, authorize authorizer.UnconditionalAuthorizer) bool {
 	user, ok := request.UserFrom(ctx)
 	if !ok || authorize == nil {
 		return false

@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
-	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 )
 
 // Objects are the new and the stored object of a request. *objects.Set implements it. A type whose
@@ -110,7 +110,7 @@ type Input struct {
 	Fork func(kind schema.GroupVersionKind) (Objects, Changer, error)
 	// Authorizer is the variable authorizer of conditions. If it is nil, conditions that use the
 	// variable fail.
-	Authorizer upstream.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 	// InitializerTimeout is for plans. It is the timeout of an initializer; zero means 5 s.
 	InitializerTimeout time.Duration
 	// UserUnknown, if set, is the reason why the requesting user is unknown, and RightsUnknown the

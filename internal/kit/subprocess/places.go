@@ -35,7 +35,7 @@ func (p Places) Supports(dir string) error {
 	p.Here, p.There = []string{program}, []string{filepath.Join(dir, "gatehouse-place/true")}
 	process, err := p.Start([]string{program}, nil, "", io.Discard, io.Discard, nil)
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		if failed.Err == errManyFiles {
+		if errors.Is(failed.Err, errManyFiles) {
 			return fmt.Errorf("%s has more than %d files", dir, mostEntries)
 		}
 		return failed.Err

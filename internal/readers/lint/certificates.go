@@ -217,7 +217,8 @@ var caInjectionBroken = &Rule{
 			where := place{o, []any{"metadata", "annotations", InjectCAFrom}}
 			namespace, name, ok := strings.Cut(from, "/")
 			switch {
-			case from == "" || p.Managed:
+			case from == "" || p.Managed || len(p.Written[o].Fields) == 0:
+				// A patch of metadata, which has no webhooks, may be unused.
 			case strings.Contains(from, "$("):
 				p.findsCause(p.rule.Level, where, from, o.String(), "cert-manager sets no caBundle in %s: the annotation %s has the placeholder %s", o, InjectCAFrom, from)
 			case !ok || namespace == "" || name == "":

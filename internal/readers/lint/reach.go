@@ -53,7 +53,7 @@ var webhookOnCustomResource = &Rule{
 			}
 		}
 		if len(names) > 0 {
-			p.findsCause(Note, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s may be skipped, and is all that validates %s: no definition of them has rules", e.Name, few(names))
+			p.findsCause(Note, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s may be skipped, and beside it only the schemas validate %s: no definition of them has rules", e.Name, few(names))
 		}
 	}),
 }

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -151,7 +152,8 @@ func (s *session) createPods(ctx context.Context) error {
 	return nil
 }
 
-// createPod creates a pod and its owners. Objects of a session before stay.
+// createPod creates a pod and its owners. Objects of a session before stay. The pod precedes its owners, and each gets its
+// owner last: a controller that finds an owner without its object makes another.
 func (s *session) createPod(ctx context.Context, pod *corev1.Pod, owners []*unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
 	if err != nil {
@@ -159,14 +161,8 @@ func (s *session) createPod(ctx context.Context, pod *corev1.Pod, owners []*unst
 	}
 	unstructured.RemoveNestedField(content, "status")
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	var owner, stored *unstructured.Unstructured
-	for _, u := range append(owners, &unstructured.Unstructured{Object: content}) {
-		if owner != nil {
-			yes := true
-			u.SetOwnerReferences([]metav1.OwnerReference{{
-				APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes, BlockOwnerDeletion: &yes,
-			}})
-		}
+	var owned, stored *unstructured.Unstructured
+	for _, u := range slices.Backward(append(owners, &unstructured.Unstructured{Object: content})) {
 		var status any = replicasReady
 		switch u.GetKind() {
 		case "Deployment":
@@ -180,12 +176,38 @@ func (s *session) createPod(ctx context.Context, pod *corev1.Pod, owners []*unst
 		case "Job", "CronJob":
 			status = nil
 		}
-		if stored, err = s.put(ctx, u, status); err != nil {
+		owner, err := s.put(ctx, u, status)
+		if err == nil && owned != nil {
+			yes := true
+			err = s.own(ctx, owned, metav1.OwnerReference{
+				APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes, BlockOwnerDeletion: &yes,
+			})
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", titleOf(u), err)
 		}
-		owner = stored
+		if owned = owner; stored == nil {
+			stored = owner
+		}
 	}
 	return stored, nil
+}
+
+// own gives an object its owner. A controller may have done it before.
+func (s *session) own(ctx context.Context, u *unstructured.Unstructured, owner metav1.OwnerReference) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": []metav1.OwnerReference{owner}}})
+	if err != nil {
+		return err
+	}
+	q := stage.Request{
+		Method: http.MethodPatch, Path: stage.Path(s.stage.Kinds().Of(u.GroupVersionKind()), u.GetNamespace(), u.GetName()),
+		ContentType: "application/merge-patch+json", Body: patch,
+	}
+	a, err := s.stage.Admin().Do(ctx, q)
+	if err == nil {
+		err = a.Err(q)
+	}
+	return err
 }
 
 // put creates an object with a status, or returns the stored one. A nil status is not written.

@@ -58,12 +58,25 @@ func variantsOf(objects []*manifests.Object) (variants [][]*manifests.Object, le
 	for _, o := range objects {
 		inTree[keyOf(o)] = append(inTree[keyOf(o)], treeOf(root, o.File))
 	}
+	// own has the different objects of each tree by their key, and index the place of an object among all of its key.
+	own, index := map[treeKey][]*manifests.Object{}, map[*manifests.Object]int{}
+	for _, o := range several {
+		if hollow(o) > 0 {
+			continue
+		}
+		same := func(other *manifests.Object) bool { return reflect.DeepEqual(other.Content, o.Content) }
+		k := treeKey{treeOf(root, o.File), keyOf(o)}
+		if !slices.ContainsFunc(own[k], same) {
+			own[k] = append(own[k], o)
+			index[o] = slices.IndexFunc(byKey[k.key], same)
+		}
+	}
 	var later, again []variant
 	seen := map[string]bool{}
 	for _, t := range newest(trees) {
 		depth := 1
 		for key := range byKey {
-			depth = max(depth, len(ofTree(several, key, root, t)))
+			depth = max(depth, len(own[treeKey{t, key}]))
 		}
 		for n := range depth {
 			v := variant{tree: t, n: n, chosen: map[string]*manifests.Object{}}
@@ -71,10 +84,10 @@ func variantsOf(objects []*manifests.Object) (variants [][]*manifests.Object, le
 			for _, key := range slices.Sorted(maps.Keys(byKey)) {
 				if list := byKey[key]; len(list) > 1 {
 					v.chosen[key] = list[0]
-					if own := ofTree(several, key, root, t); len(own) > 0 {
-						v.chosen[key] = own[min(n, len(own)-1)]
+					if list := own[treeKey{t, key}]; len(list) > 0 {
+						v.chosen[key] = list[min(n, len(list)-1)]
 					}
-					made += fmt.Sprint(slices.IndexFunc(list, func(o *manifests.Object) bool { return reflect.DeepEqual(o.Content, v.chosen[key].Content) }), " ")
+					made += fmt.Sprint(index[v.chosen[key]], " ")
 				}
 			}
 			if seen[made] {
@@ -101,6 +114,9 @@ func variantsOf(objects []*manifests.Object) (variants [][]*manifests.Object, le
 	}
 	return variants, left
 }
+
+// treeKey is a key of objects in a directory tree.
+type treeKey struct{ tree, key string }
 
 // variant is a choice of one object of each name, for a directory tree.
 type variant struct {
@@ -130,16 +146,6 @@ func newest(trees []string) []string {
 		return 0
 	})
 	return trees
-}
-
-// ofTree returns the different objects with a key in a tree.
-func ofTree(list []*manifests.Object, key, root, tree string) (own []*manifests.Object) {
-	for _, o := range list {
-		if hollow(o) == 0 && keyOf(o) == key && treeOf(root, o.File) == tree && !slices.ContainsFunc(own, func(other *manifests.Object) bool { return reflect.DeepEqual(other.Content, o.Content) }) {
-			own = append(own, o)
-		}
-	}
-	return own
 }
 
 // keyOf returns the identity of an object among the objects of all kinds.

@@ -479,6 +479,26 @@ func (r *trialRun) fails(e ast.Expr) ([]given, error) {
 	return nil, nil
 }
 
+// dual is the other one of the operators && and ||.
+var dual = map[string]string{operators.LogicalAnd: operators.LogicalOr, operators.LogicalOr: operators.LogicalAnd}
+
+// contradict reports whether a part has one value in one list, and the other value in the other list.
+func (r *trialRun) contradict(some, others []given) bool {
+	plain := func(g given) (string, bool) {
+		for g.part.Kind() == ast.CallKind && g.part.AsCall().FunctionName() == operators.LogicalNot {
+			g.part, g.value = g.part.AsCall().Args()[0], !g.value
+		}
+		return r.text(g.part), g.value
+	}
+	return slices.ContainsFunc(some, func(one given) bool {
+		text, value := plain(one)
+		return slices.ContainsFunc(others, func(other given) bool {
+			same, opposite := plain(other)
+			return text == same && value != opposite
+		})
+	})
+}
+
 // call is fails for a function.
 func (r *trialRun) call(call ast.CallExpr) ([]given, error) {
 	args := call.Args()
@@ -492,9 +512,12 @@ func (r *trialRun) call(call ast.CallExpr) ([]given, error) {
 			other := args[1-i]
 			// An accumulator has its first value.
 			if v, _ := r.state.Value(other.ID()); types.IsUnknown(v) && (other.Kind() != ast.IdentKind || !strings.HasPrefix(other.AsIdent(), "@")) {
-				if more, failed := r.fails(other); failed != nil {
+				if more, failed := r.fails(other); failed != nil && !r.contradict(list, more) {
 					// The other operand fails as well, or decides.
 					return append(list, more...), err
+				} else if failed != nil && other.Kind() == ast.CallKind && other.AsCall().FunctionName() == dual[name] {
+					// One of its own operands keeps it from failing, and from deciding.
+					return list, err
 				}
 				list = append(list, given{part: other, value: name == operators.LogicalAnd})
 			}

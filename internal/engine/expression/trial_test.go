@@ -65,6 +65,9 @@ func TestTrials(t *testing.T) {
 		{"{} == object.metadata", labels, "unknown"},
 		{"object.metadata == oldObject", labels, "false"},
 		{"object == null || object.metadata.labels.app == 'a'", labels, "no such key: labels"},
+		// Both operands fail, under conditions that exclude each other.
+		{"'x' in params.list && 'x' in object.metadata.labels || !('x' in params.list) && !('x' in object.metadata.labels)", labels,
+			`no such key: labels if "x" in params.list`},
 		// One of several keys of a map.
 		{"object.metadata.annotations['a'] == 'b'", without("metadata", "annotations", "a"), "no such key: a"},
 		{"has(object.metadata.annotations) && object.metadata.annotations['a'] == 'b'", without("metadata", "annotations", "a"), "no such key: a"},

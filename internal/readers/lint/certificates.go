@@ -209,6 +209,9 @@ var caBundleMissing = &Rule{
 // baseNamespace is the namespace in the bases that kubebuilder makes, for which a kustomization sets another.
 const baseNamespace = "system"
 
+// oldInjectCAFrom is the annotation of InjectCAFrom before v0.11 of cert-manager.
+const oldInjectCAFrom = "certmanager.k8s.io/inject-ca-from"
+
 var caInjectionBroken = &Rule{
 	ID: "ca-injection-broken", Level: Error,
 	check: func(p *pass) {
@@ -217,6 +220,8 @@ var caInjectionBroken = &Rule{
 			where := place{o, []any{"metadata", "annotations", InjectCAFrom}}
 			namespace, name, ok := strings.Cut(from, "/")
 			switch {
+			case from == "" && p.Written[o].Annotations[oldInjectCAFrom] != "" && !p.Managed && len(p.Written[o].Fields) > 0:
+				p.findsCause(p.rule.Level, place{o, []any{"metadata", "annotations", oldInjectCAFrom}}, oldInjectCAFrom, o.String(), "cert-manager sets no caBundle in %s: since v0.11 it has not read the annotation %s; write %s", o, oldInjectCAFrom, InjectCAFrom)
 			case from == "" || p.Managed || len(p.Written[o].Fields) == 0:
 				// A patch of metadata, which has no webhooks, may be unused.
 			case strings.Contains(from, "$("):

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/go-openapi/jsonpointer"
+	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
@@ -148,9 +149,13 @@ var patchReplacesList = &Rule{
 				}) {
 				continue
 			}
+			level, which, applies := p.withoutField(f, &s, nil)
+			if !applies {
+				continue
+			}
 			where := f.at()
-			p.findsCause(Warning, where, where.object.String()+pathText(where.path), "a "+s.kind.Kind, "a jsonPatch of %s adds the list %s to a %s, and an add replaces the list of an object that has one (RFC 6902, section 4.1): its elements are lost; test has(object.%s), and add to %[2]s/- then",
-				f.entry, made.Fields["path"], s.kind.Kind, celPath(steps))
+			p.findsCause(level, where, where.object.String()+pathText(where.path), "a "+s.kind.Kind, "a jsonPatch of %s adds the list %s to a %s%s, and an add replaces the list of an object that has one (RFC 6902, section 4.1): its elements are lost; test has(object.%s), and add to %[2]s/- then",
+				f.entry, made.Fields["path"], s.kind.Kind, which, celPath(steps))
 			return
 		}
 	}),
@@ -189,7 +194,7 @@ var patchParentMissing = &Rule{
 			parent := pointerSteps(made.Parent)
 			for n := 1; n <= len(parent); n++ {
 				optional := s.kind == podKind && slices.Contains(optionalOfPods, strings.Join(parent[:n], "."))
-				if !optional && !p.lacks(&s, smallest, parent[:n]) || p.guarded(f.entry, parent[:n]) {
+				if !optional && !p.lacks(&s, smallest, parent[:n]) || p.guarded(f, &s, parent[:n]) {
 					continue
 				}
 				level, which, applies := p.withoutField(f, &s, parent[:n])
@@ -209,7 +214,7 @@ var patchParentMissing = &Rule{
 }
 
 // withoutField describes the requests whose object has no field at a path and which a mutation receives, as remaining
-// does; applies is false if a match condition excludes them.
+// does. Without a path, it describes all requests that the mutation receives. applies is false if a match condition excludes them.
 func (p *pass) withoutField(f *fact, s *subject, path []string) (level report.Level, which string, applies bool) {
 	list := p.operationsOn(f.entry, s)
 	if len(list) == 0 {
@@ -218,7 +223,7 @@ func (p *pass) withoutField(f *fact, s *subject, path []string) (level report.Le
 	for _, operation := range list {
 		setting := settingFor(f, s, operation)
 		setting.Missing = path
-		if !slices.ContainsFunc(path, isIndex) {
+		if len(path) > 0 && !slices.ContainsFunc(path, isIndex) {
 			setting.Object = expression.Without(path...)
 		}
 		if open, ok := p.meets(f, &setting); ok {
@@ -229,8 +234,26 @@ func (p *pass) withoutField(f *fact, s *subject, path []string) (level report.Le
 	return Warning, "", false
 }
 
+// admits reports whether match conditions are true for each object without a field.
+func (p *pass) admits(f *fact, s *subject, conditions []*fact, path []string) bool {
+	if slices.ContainsFunc(path, isIndex) {
+		return false
+	}
+	for _, operation := range p.operationsOn(f.entry, s) {
+		setting := settingFor(f, s, operation)
+		setting.Object, setting.Missing = expression.Without(path...), path
+		if slices.ContainsFunc(conditions, func(c *fact) bool { return c.trials.Of(p.ctx, &setting).Value != types.True }) {
+			return false
+		}
+	}
+	return true
+}
+
 // reads reports whether an expression of a policy reads a field of the object.
-func (p *pass) reads(e *snapshot.Entry, path []string) bool {
+func (p *pass) reads(e *snapshot.Entry, path []string) bool { return len(p.readers(e, path)) > 0 }
+
+// readers returns the expressions of a policy that read a field of the object.
+func (p *pass) readers(e *snapshot.Entry, path []string) (list []*fact) {
 	// Expressions read any element of a list.
 	read := slices.Clone(path)
 	for i, step := range read {
@@ -238,16 +261,22 @@ func (p *pass) reads(e *snapshot.Entry, path []string) bool {
 			read[i] = expression.Element
 		}
 	}
-	return slices.ContainsFunc(p.factsOf(e), func(f *fact) bool {
-		return f.trials != nil && slices.ContainsFunc(f.trials.Reads(), func(one []string) bool {
+	for _, f := range p.factsOf(e) {
+		if f.trials != nil && slices.ContainsFunc(f.trials.Reads(), func(one []string) bool {
 			return (one[0] == "object" || one[0] == "oldObject") && starts(one[1:], read)
-		})
-	})
+		}) {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
-// guarded reports whether an expression of a policy reads a field of the object, or adds it.
-func (p *pass) guarded(e *snapshot.Entry, path []string) bool {
-	if p.reads(e, path) {
+// guarded reports whether an expression of the policy of a mutation reads a field of the object, or adds it. Match
+// conditions that are true for objects without the field guard nothing.
+func (p *pass) guarded(f *fact, s *subject, path []string) bool {
+	e := f.entry
+	readers := p.readers(e, path)
+	if slices.ContainsFunc(readers, func(other *fact) bool { return other.use != condition }) || len(readers) > 0 && !p.admits(f, s, readers, path) {
 		return true
 	}
 	pointer := "/" + strings.Join(path, "/")

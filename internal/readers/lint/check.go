@@ -219,8 +219,9 @@ func merge(findings []Fault) []Fault {
 // noteOf are the rules whose notes have one remedy, the most useful first: a webhook gets one of them.
 var noteOf = []*Rule{unscoped, mutatingFailsClosed, mutatesMirrorPods}
 
-// oneNote removes the findings about a webhook whose remedy another finding about it has.
-func oneNote(findings []Fault) []Fault {
+// oneNote removes the findings about a webhook whose remedy another finding has: about the same webhook, or, for the
+// replicas of a server, about another webhook of the server.
+func (p *pass) oneNote(findings []Fault) []Fault {
 	type webhook struct {
 		Object
 		index any
@@ -231,12 +232,16 @@ func oneNote(findings []Fault) []Fault {
 		}
 		return webhook{f.Object, f.Path[1]}
 	}
-	best := map[webhook]int{}
+	servers := map[webhook]types.NamespacedName{}
+	p.webhooks(func(e *snapshot.Entry) {
+		servers[webhook{objectOf(e.Entry), e.Index}], _ = p.serviceOf(&e.ClientConfig)
+	})
+	best, blocked := map[webhook]int{}, map[types.NamespacedName]bool{}
 	for i := range findings {
 		f := &findings[i]
 		rank := slices.Index(noteOf, f.Rule)
 		if f.Rule == selfDeadlock || f.Rule == controlPlaneNotExempt {
-			rank = -len(noteOf)
+			rank, blocked[servers[of(f)]] = -len(noteOf), true
 		} else if rank < 0 {
 			continue
 		}
@@ -244,7 +249,7 @@ func oneNote(findings []Fault) []Fault {
 	}
 	return slices.DeleteFunc(findings, func(f Fault) bool {
 		if f.Rule == singleReplica {
-			return best[of(&f)] == -2*len(noteOf)
+			return blocked[servers[of(&f)]]
 		}
 		rank := slices.Index(noteOf, f.Rule)
 		return rank >= 0 && best[of(&f)] < rank-len(noteOf)
@@ -257,7 +262,7 @@ func (p *pass) misses(format string, args ...any) { p.unseen[fmt.Sprintf(format,
 // sum sorts the report.
 func (p *pass) sum() {
 	p.report.sort()
-	p.report.Findings = merge(oneNote(p.report.Findings))
+	p.report.Findings = merge(p.oneNote(p.report.Findings))
 	for _, source := range slices.Sorted(maps.Keys(p.Hidden)) {
 		p.report.Unseen = append(p.report.Unseen, fmt.Sprintf("%s: %s", source.Descriptor().Resource, p.Hidden[source]))
 	}

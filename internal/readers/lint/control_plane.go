@@ -298,7 +298,9 @@ var mutatesMirrorPods = &Rule{
 		})
 		// Rule control-plane-not-exempt reports webhooks that fail closed, and wildcard-everything reports webhooks
 		// that match everything.
-		wanted := func(e *snapshot.Entry) bool { return mutates(e) && !failsClosed(e) && !hasWildcard(e) }
+		wanted := func(e *snapshot.Entry) bool {
+			return mutates(e) && !failsClosed(e) && !hasWildcard(e) && e.Timeout > longTimeout
+		}
 		for _, i := range p.interceptors([]*probe{mirror}, wanted) {
 			p.finds(at(i.Entry.Entry), "the mutating webhook %s intercepts pods of kube-system, mirror pods of static pods among them, and delays each by up to %s when it cannot be reached%s",
 				i.Name, i.Timeout, unless(i.unsure))

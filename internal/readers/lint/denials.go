@@ -296,7 +296,8 @@ func (p *pass) keptElsewhere(kind schema.GroupKind, namespace string) bool {
 		return false
 	}
 	for k := range p.Kept {
-		if k.GroupKind == kind {
+		// A namespace may be set when a file without one is applied.
+		if k.GroupKind == kind && k.Namespace != "" {
 			return true
 		}
 	}

@@ -181,6 +181,8 @@ func (p *pass) settings(f *fact) (list []setting) {
 	subjects, others := p.subjects(f.entry)
 	if others {
 		subjects = nil
+	} else if len(subjects) == 0 && p.Partial {
+		subjects = undefined(f.entry)
 	}
 	// A field that is missing from an object of one kind, in one operation, represents the others, unless the
 	// expression asks.
@@ -246,6 +248,20 @@ func (p *pass) settings(f *fact) (list []setting) {
 	return list
 }
 
+// undefined returns the resources that the rules of an entry name, as of kinds whose metadata alone is known.
+func undefined(e *snapshot.Entry) (list []subject) {
+	for i := range e.Rules {
+		r := &e.Rules[i]
+		for _, name := range r.Resources {
+			if len(r.APIGroups) == 1 && len(r.APIVersions) > 0 && !strings.ContainsAny(name, "*/") {
+				resource := schema.GroupVersionResource{Group: r.APIGroups[0], Version: r.APIVersions[0], Resource: name}
+				list = append(list, subject{Resource: &Resource{GroupVersionResource: resource, Namespaced: r.Scope != "Cluster"}})
+			}
+		}
+	}
+	return list
+}
+
 // settingFor returns the requests of an operation on a kind, as an expression of an entry sees them.
 func settingFor(f *fact, s *subject, operation string) expression.Setting {
 	setting := expression.Setting{Known: expression.Known{Operation: operation, Namespace: f.use != condition}}
@@ -275,8 +291,17 @@ func (p *pass) smallest(s *subject) *expression.Partial {
 	return known
 }
 
+// nodeKind is the kind of nodes, and nodeLabels are the labels that every kubelet sets.
+var nodeKind, nodeLabels = schema.GroupVersionKind{Version: "v1", Kind: "Node"}, []string{
+	"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch",
+}
+
 // lacks reports whether objects may have no field at a path, and have its parent. smallest is the smallest object.
 func (p *pass) lacks(s *subject, smallest *expression.Partial, path []string) bool {
+	if s.kind == nodeKind && len(path) > 1 && path[1] == "labels" {
+		// Every kubelet sets labels.
+		return len(path) > 2 && !slices.Contains(nodeLabels, path[2])
+	}
 	if smallest == nil {
 		return slices.Equal(path, []string{"metadata", "labels"}) || len(path) > 1 && path[0] == "metadata" && path[1] == "annotations"
 	}

@@ -27,6 +27,8 @@ var serviceMissing = &Rule{
 			c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s, which does not exist, and fails closed: the requests that it intercepts are rejected", c.what, name)
 		case !p.Partial:
 			c.finds(p, Warning, c.under(), name.String(), "%s calls service %s, which does not exist", c.what, name)
+		case name.Namespace == baseNamespace && p.Kustomized:
+			p.misses("service %s has the namespace of a base: a kustomization may set another (%s)", name, p.rule.ID)
 		case p.hasServices(name):
 			c.finds(p, Warning, c.under(), name.String(), "%s calls service %s; the files have other services of namespace %s, and not this one", c.what, name, name.Namespace)
 		case p.elsewhere(name) != "":

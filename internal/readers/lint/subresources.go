@@ -48,6 +48,7 @@ var subresourceForgotten = &Rule{
 	ID: "subresource-forgotten", Level: Warning,
 	Reads: []Part{Kinds},
 	check: eachEntry(func(p *pass, e *snapshot.Entry) {
+		p.evictions(e)
 		if e.Source != registration.ValidatingPolicies || p.spared(e)["UPDATE"] {
 			return
 		}
@@ -81,6 +82,24 @@ var subresourceForgotten = &Rule{
 			}
 		}
 	}),
+}
+
+// evictions finds an entry that may reject the DELETE of pods and does not receive evictions: an API server deletes an
+// evicted pod without admission for DELETE.
+func (p *pass) evictions(e *snapshot.Entry) {
+	rejects := e.Source == registration.Validating && failsClosed(e) || e.Source == registration.ValidatingPolicies && len(p.denying(e)) > 0
+	q := plan.Request{Operation: admission.Delete, Resource: podKind.GroupVersion().WithResource("pods"), Kind: podKind, Namespace: "default", Name: "one"}
+	i := slices.IndexFunc(e.Rules, func(r registration.Rule) bool {
+		// Rules that have CREATE, too, are about the content of pods.
+		return slices.Contains(r.Resources, "pods") && plan.RuleMatches(&r, &q) && !slices.Contains(r.Operations, "CREATE") && !slices.Contains(r.Operations, "*")
+	})
+	evict := q
+	evict.Operation, evict.Subresource, evict.Kind = admission.Create, "eviction", schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"}
+	// Policies about users are not about how a pod is deleted.
+	if !rejects || i < 0 || p.mentions(e, "request.userInfo") || p.validates(&evict, func(*snapshot.Entry) bool { return true }) {
+		return
+	}
+	p.findsCause(Note, at(e.Entry, rulesPath(e.Entry, i)...), "eviction", e.String(), "%s receives the DELETE of pods, and kubectl drain deletes them through pods/eviction, which no webhook or policy here covers: the API server sends no DELETE for admission then", e)
 }
 
 // mutable are fields that an UPDATE can change in objects of any kind, mutableOfPods in pods.

@@ -50,6 +50,8 @@ type World struct {
 	// Patched are objects of files that a kustomization changes, with its file. They are not applied as
 	// written, so they have no findings.
 	Patched map[Object]string
+	// Kustomized is set if the files have a kustomization, which may change the namespaces of objects.
+	Kustomized bool
 	// Several are custom resources whose CRDs differ in their versions between files: a repository may have
 	// several states of a program, and the versions that are served together are unknown.
 	Several map[schema.GroupResource]bool

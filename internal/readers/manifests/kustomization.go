@@ -1,10 +1,13 @@
 package manifests
 
 import (
+	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -20,6 +23,7 @@ func isKustomization(path string) bool {
 // kustomization records a kustomization, and its patches, which are parts of objects.
 func (r *reader) kustomization(path string) {
 	dir := filepath.Dir(path)
+	r.set.Kustomized = true
 	r.set.Notes = append(r.set.Notes, Note{File: path, Message: "a kustomization is not built: " + outputOf("kubectl kustomize", dir)})
 	data, err := files.Read(path, files.Configuration)
 	if err != nil {
@@ -35,7 +39,8 @@ func (r *reader) kustomization(path string) {
 			Name  string
 			Count int64
 		}
-		Replacements []struct{ Targets []struct{ Select about } }
+		Replacements      []struct{ Targets []struct{ Select about } }
+		CommonAnnotations map[string]string `json:"commonAnnotations"`
 	}
 	if err = aliases.Check(data, files.Configuration); err == nil {
 		err = yaml.Unmarshal(data, &content)
@@ -78,6 +83,9 @@ func (r *reader) kustomization(path string) {
 			r.set.Patched = append(r.set.Patched, Patch{Kustomization: path, Replicas: one.Count, about: about{kind, one.Name}})
 		}
 	}
+	if len(content.CommonAnnotations) > 0 {
+		r.set.Patched = append(r.set.Patched, Patch{Kustomization: path, Annotations: content.CommonAnnotations})
+	}
 	for _, replacement := range content.Replacements {
 		for _, target := range replacement.Targets {
 			r.set.Patched = append(r.set.Patched, Patch{Kustomization: path, about: target.Select})
@@ -91,8 +99,17 @@ type patch struct {
 	Target      *about
 }
 
-// about selects the objects of a patch. Empty names match any.
+// about selects the objects of a patch. An empty field matches any object; others are regular expressions.
 type about struct{ Kind, Name string }
+
+// fits reports whether a field of a selector matches a value.
+func fits(pattern, value string) bool {
+	if pattern == "" || pattern == value {
+		return true
+	}
+	whole, err := regexp.Compile("^(?:" + pattern + ")$")
+	return err == nil && whole.MatchString(value)
+}
 
 // Patch records that a kustomization changes an object: more than its metadata, or its annotations.
 type Patch struct {
@@ -109,7 +126,8 @@ type Patch struct {
 
 // Changes reports whether the patch changes an object. The kustomization may add a prefix to the object's name.
 func (p *Patch) Changes(o *Object) bool {
-	return p.files[filepath.Clean(o.File)] && o.Content["kind"] == p.Kind && (p.Name == "" || strings.HasSuffix(p.Name, o.Name()))
+	kind, _ := o.Content["kind"].(string)
+	return p.files[filepath.Clean(o.File)] && fits(p.Kind, kind) && (fits(p.Name, o.Name()) || strings.HasSuffix(p.Name, o.Name()))
 }
 
 // builtOn returns the files that the kustomization of a directory builds on, directly and through other
@@ -133,7 +151,7 @@ func (r *reader) changes(kustomization string, p *patch, of []Patch) {
 		if p.Target != nil {
 			to.about = *p.Target
 		}
-		if to.Kustomization = kustomization; to.Kind != "" {
+		if to.Kustomization = kustomization; to.Kind != "" || p.Target != nil {
 			r.set.Patched = append(r.set.Patched, to)
 		}
 	}
@@ -164,6 +182,18 @@ func changed(text string) (list []Patch) {
 				operation, _ := one.(map[string]any)
 				at, _ := operation["path"].(string)
 				more = more || !strings.HasPrefix(at, "/metadata/")
+				key, isKey := strings.CutPrefix(at, "/metadata/annotations/")
+				switch value := operation["value"].(type) {
+				case string:
+					if isKey {
+						to.annotate(map[string]string{jsonpointer.Unescape(key): value})
+					}
+				case map[string]any:
+					if at == "/metadata/annotations" {
+						set, _, _ := unstructured.NestedStringMap(operation, "value")
+						to.annotate(set)
+					}
+				}
 				if at == "/spec/replicas" {
 					to.Replicas = whole(operation["value"])
 				}
@@ -177,6 +207,14 @@ func changed(text string) (list []Patch) {
 		}
 	}
 	return list
+}
+
+// annotate adds annotations that the patch sets.
+func (p *Patch) annotate(set map[string]string) {
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	maps.Copy(p.Annotations, set)
 }
 
 // whole returns a number of a patch; 0 if it is none.

@@ -25,7 +25,11 @@ func TestPatchesChangeObjects(t *testing.T) {
 		{"a replacement", "resources: [../base]\nreplacements: [{targets: [{select: {kind: Hook, name: a}}]}]\n", "", true},
 		{"a base in the old way", "bases: [../base]\npatchesStrategicMerge: ['{kind: Hook, metadata: {name: a},\n\n spec: {}}']\n", "", true},
 		{"a patch of annotations", "resources: [../base]\npatches: [{path: p.yaml}]\n", "kind: Hook\nmetadata: {name: a, annotations: {b: c}}\n", false},
-		{"operations on annotations", "resources: [../base]\npatches: [{path: p.yaml, target: {kind: Hook}}]\n", "[{op: add, path: /metadata/annotations, value: {}}]\n", false},
+		{"operations on annotations", "resources: [../base]\npatches: [{path: p.yaml, target: {kind: Hook}}]\n", "[{op: add, path: /metadata/annotations, value: {b: c}}]\n", false},
+		{"an operation on an annotation", "resources: [../base]\npatches: [{path: p.yaml, target: {kind: Hook, name: a}}]\n", "[{op: replace, path: /metadata/name, value: x}, {op: add, path: /metadata/annotations/b, value: c}]\n", false},
+		{"a target with a regular expression", "resources: [../base]\npatches: [{path: p.yaml, target: {kind: Ho.*, name: a|z}}]\n", "[{op: add, path: /spec/a, value: 1}]\n", true},
+		{"a target without a kind", "resources: [../base]\npatches: [{path: p.yaml, target: {labelSelector: x=y}}]\n", "[{op: add, path: /spec/a, value: 1}]\n", true},
+		{"annotations of all objects", "resources: [../base]\ncommonAnnotations: {b: c}\n", "# b: {b: c}\n", false},
 		{"a patch of another object", "resources: [../base]\npatches: [{path: p.yaml}]\n", "kind: Hook\nmetadata: {name: b}\nspec: {}\n", false},
 		{"another base", "resources: [../other]\npatches: [{path: p.yaml}]\n", "kind: Hook\nmetadata: {name: a}\nspec: {}\n", false},
 	} {
@@ -47,7 +51,7 @@ func TestPatchesChangeObjects(t *testing.T) {
 					annotated += p.Annotations["b"]
 				}
 			}
-			if want := strings.Contains(tc.more, "{b: c}"); changes != tc.changes || (annotated == "c") != want {
+			if want := strings.Contains(tc.more, "b: c}") || strings.Contains(tc.more, "/b, value: c"); changes != tc.changes || (annotated == "c") != want {
 				t.Errorf("changes: %v, want %v, annotated: %q: %+v", changes, tc.changes, annotated, set.Patched)
 			}
 		})

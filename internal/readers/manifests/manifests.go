@@ -79,6 +79,8 @@ type Set struct {
 	Files []string
 	// Acceptances are the comments that accept findings.
 	Acceptances []Acceptance
+	// Kustomized is set if a file configures kustomize.
+	Kustomized bool
 	// Patched are the objects that kustomizations change.
 	Patched []Patch
 }

@@ -3,6 +3,7 @@ package offline
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -74,6 +75,8 @@ type files struct {
 	// acceptances are the comments that accept findings, and patched are the objects that kustomizations change.
 	acceptances []manifests.Acceptance
 	patched     []manifests.Patch
+	// kustomized is set if a file configures kustomize.
+	kustomized bool
 }
 
 // Read makes a World of files, and of the .yaml, .yml and .json files of directories. Registrations must be valid.
@@ -180,7 +183,7 @@ func Survey(paths []string, in io.Reader, ignore *manifests.Ignore) (w *World, s
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		w.files.acceptances, w.files.patched = set.Acceptances, set.Patched
+		w.files.acceptances, w.files.patched, w.files.kustomized = set.Acceptances, set.Patched, set.Kustomized
 		worlds = append(worlds, w)
 	}
 	w = worlds[0]
@@ -305,7 +308,7 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 			written.Invalid = append(written.Invalid, lint.Invalid{Field: e.Field, Message: e.Error()})
 		}
 		if p.err != nil {
-			written.Invalid = append(written.Invalid, lint.Invalid{Message: p.err.Error()})
+			written.Invalid = append(written.Invalid, illegible(u, p.err))
 		}
 		written.Unknown = unknownFields(u)
 		f.Add(d)
@@ -325,6 +328,25 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 	f.Add(d)
 	f.add(w, d, p.object)
 	return nil
+}
+
+// illegible describes why a registration cannot be read: the field with a value of another type, such as a name of n,
+// which is a boolean in YAML 1.1, or else err.
+func illegible(u *unstructured.Unstructured, err error) lint.Invalid {
+	obj, failed := catalog.Scheme.New(u.GroupVersionKind())
+	if failed != nil {
+		return lint.Invalid{Message: err.Error()}
+	}
+	data, failed := u.MarshalJSON()
+	var wrong *json.UnmarshalTypeError
+	if failed != nil || !errors.As(json.Unmarshal(data, obj), &wrong) {
+		return lint.Invalid{Message: err.Error()}
+	}
+	message := fmt.Sprintf("%s has a value of type %s, and takes a %s", wrong.Field, wrong.Value, wrong.Type)
+	if wrong.Type.Kind() == reflect.String {
+		message += ": put it in quotes"
+	}
+	return lint.Invalid{Field: wrong.Field, Message: message}
 }
 
 // unknownFields returns the fields that the kind of a registration of Kubernetes does not have, with suggestions.
@@ -388,7 +410,7 @@ func fieldsOf(u *unstructured.Unstructured) map[string]bool {
 		at := fmt.Sprintf("webhooks[%d]", i)
 		add(at, webhook)
 		add(at+".clientConfig", client)
-		if text, _ := client["caBundle"].(string); placeholder.MatchString(text) || dummy.MatchString(text) {
+		if text, _ := client["caBundle"].(string); placeholder.MatchString(text) || isDummy(text) {
 			fields[at+".clientConfig.caBundle"] = false
 		}
 	}
@@ -401,7 +423,10 @@ func fieldsOf(u *unstructured.Unstructured) map[string]bool {
 var placeholder = regexp.MustCompile(`<[A-Za-z][\w. -]*>|\$\([^()]*\)|\$\{[\w.:-]+\}|\{\{[^{}]*\}\}`)
 
 // dummy matches a caBundle for a script to replace, which can be valid base64.
-var dummy = regexp.MustCompile(`(?i)^(change|replace)[-_ ]?me$|^(tbd|placeholder|dummy|ca[-_ ]?bundle|x+|\.\.\.)$`)
+var dummy = regexp.MustCompile(`(?i)^[$%@_{\[.]|ca|cert|bundle|pem|base64|change|replace|inject|insert|tbd|placeholder|dummy|your|^x+`)
+
+// isDummy reports whether a caBundle is too short for a certificate, and a word.
+func isDummy(text string) bool { return len(text) < 100 && dummy.MatchString(text) }
 
 // dummies reports whether a webhook has such a caBundle.
 func dummies(u *unstructured.Unstructured) bool {
@@ -410,7 +435,7 @@ func dummies(u *unstructured.Unstructured) bool {
 		webhook, _ := one.(map[string]any)
 		client, _ := webhook["clientConfig"].(map[string]any)
 		text, _ := client["caBundle"].(string)
-		return dummy.MatchString(text)
+		return isDummy(text)
 	})
 }
 
@@ -430,7 +455,7 @@ func placeholders(u *unstructured.Unstructured) (replaced *unstructured.Unstruct
 			}
 		case string:
 			bundle := strings.HasSuffix(at, ".caBundle")
-			if strings.HasSuffix(strings.ToLower(at), "expression") || !placeholder.MatchString(value) && !(bundle && dummy.MatchString(value)) {
+			if strings.HasSuffix(strings.ToLower(at), "expression") || !placeholder.MatchString(value) && !(bundle && isDummy(value)) {
 				return value
 			}
 			places = append(places, at)

@@ -110,6 +110,7 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 		if f == nil || f.files == nil {
 			continue
 		}
+		s.world.Kustomized = s.world.Kustomized || f.files.kustomized
 		for _, d := range f.files.stored {
 			u := d.Unstructured()
 			if f == over {

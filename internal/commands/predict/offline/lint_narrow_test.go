@@ -115,7 +115,8 @@ func TestNarrowRules(t *testing.T) {
 		{"a wrong caBundle", map[string]string{"a.yaml": bundle("YQ==", hook(workloads, optIn)) + server}, []string{"ca-bundle-invalid"}, nil, "", nil},
 
 		{"one note", map[string]string{"a.yaml": mutating(core, "  failurePolicy: Ignore\n")}, []string{"unscoped"}, []string{"mutates-mirror-pods"}, "", nil},
-		{"a selector that includes mirror pods", map[string]string{"a.yaml": mutating(core, "  failurePolicy: Ignore\n  namespaceSelector: {matchExpressions: [{key: skip, operator: DoesNotExist}]}\n")}, []string{"mutates-mirror-pods"}, []string{"unscoped"}, "", nil},
+		{"a selector that includes mirror pods", map[string]string{"a.yaml": mutating(core, "  failurePolicy: Ignore\n  timeoutSeconds: 30\n  namespaceSelector: {matchExpressions: [{key: skip, operator: DoesNotExist}]}\n")}, []string{"mutates-mirror-pods"}, []string{"unscoped"}, "", nil},
+		{"mirror pods and the default timeout", map[string]string{"a.yaml": mutating(core, "  failurePolicy: Ignore\n  namespaceSelector: {matchExpressions: [{key: skip, operator: DoesNotExist}]}\n")}, nil, []string{"mutates-mirror-pods"}, "", nil},
 		{"no note beside an error", map[string]string{"a.yaml": mutating(core, "")}, []string{"self-deadlock", "control-plane-not-exempt"}, []string{"unscoped", "mutating-fails-closed"}, "", nil},
 		{"the note of another webhook", map[string]string{"a.yaml": mutating(core, ""), "b.yaml": webhook("Mutating", "v1", "b", "w", workloads, "")}, []string{"self-deadlock", "unscoped"}, nil, "", nil},
 
@@ -131,7 +132,7 @@ func TestNarrowRules(t *testing.T) {
 		{"the name of a service", map[string]string{"a.yaml": strings.Replace(hook(core, ""), "namespace: w", `namespace: "$(namespace)"`, 1)}, []string{"control-plane-not-exempt"}, []string{"invalid", "service-missing"}, "service $(namespace)/w", nil},
 		{"a template", map[string]string{"a.yaml": strings.Replace(hook(core, ""), "name: a}", `name: "{{ .Release.Name }}"}`, 1)}, nil, []string{"invalid"}, "metadata.name", nil},
 		{"a placeholder beside a mistake", map[string]string{"a.yaml": bundle(`"${CA}"`, hook(core, "  failurePolicy: Fial\n"))}, []string{"invalid"}, nil, "caBundle", nil},
-		{"no base64", map[string]string{"a.yaml": bundle(`"cabundle!"`, hook(core, ""))}, []string{"invalid"}, nil, "", nil},
+		{"no base64", map[string]string{"a.yaml": bundle(`"YQ=!"`, hook(core, ""))}, []string{"invalid"}, nil, "", nil},
 
 		{"one replica of an opt-in of namespaces", map[string]string{"a.yaml": hook(workloads, optIn) + server}, nil, []string{"single-replica"}, "", nil},
 		{"one replica for the pods of namespaces that opt in", map[string]string{"a.yaml": hook(core, optIn) + server}, []string{"single-replica"}, nil, "", nil},
@@ -160,6 +161,24 @@ func TestNarrowRules(t *testing.T) {
 		{"a controller of the project sets the caBundle", map[string]string{"a.yaml": marked(`labels: {example.com/inject-cert: "true"}`, hook(workloads, optIn)) + server + noRights}, nil, []string{"ca-bundle-missing"}, "", nil},
 		{"the namespace of a base", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "system", workloads, optIn) + strings.ReplaceAll(server, "namespace: w", "namespace: system") + noRights}, nil, []string{"ca-bundle-missing"}, "namespace of a base", nil},
 		{"a command as a placeholder", map[string]string{"a.yaml": bundle(`"$(cat ca.pem | base64)"`, hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid"}, "caBundle", nil},
+		{"a variable as a placeholder", map[string]string{"a.yaml": bundle(`"$CABUNDLEB64"`, hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid"}, "caBundle", nil},
+		{"a placeholder between underscores", map[string]string{"a.yaml": bundle("__CA__", hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid"}, "caBundle", nil},
+		{"an annotation of a patch with a target", map[string]string{"base/a.yaml": hook(workloads, optIn) + server + noRights, "base/kustomization.yaml": "resources: [a.yaml]\n",
+			"over/kustomization.yaml": "resources: [../base]\npatches: [{path: ca.yaml, target: {kind: ValidatingWebhookConfiguration}}]\n",
+			"over/ca.yaml":            "- {op: add, path: /metadata/annotations, value: {cert-manager.io/inject-ca-from: w/serving}}\n"}, nil, []string{"ca-bundle-missing"}, "", nil},
+		{"an annotation of another patch", map[string]string{"base/a.yaml": hook(workloads, optIn) + server + noRights, "base/kustomization.yaml": "resources: [a.yaml]\n",
+			"over/kustomization.yaml": "resources: [../base]\npatches: [{target: {kind: Deployment}, patch: '[{op: add, path: /metadata/annotations/cert-manager.io~1inject-ca-from, value: w/serving}]'}]\n"}, []string{"ca-bundle-missing"}, nil, "", nil},
+		{"the annotation of an old cert-manager", map[string]string{"a.yaml": marked("annotations: {certmanager.k8s.io/inject-ca-from: w/serving}", hook(core, aside))}, []string{"error ca-injection-broken"}, nil, "", nil},
+		{"both annotations", map[string]string{"a.yaml": marked("annotations: {certmanager.k8s.io/inject-ca-from: w/serving, cert-manager.io/inject-ca-from: w/serving}", hook(core, aside))}, nil, []string{"ca-injection-broken"}, "", nil},
+		{"the service of a base", map[string]string{"kustomization.yaml": "namespace: w\nresources: [a.yaml]\n", "a.yaml": webhook("Validating", "v1", "a", "system", workloads, optIn) + server}, nil, []string{"service-missing"}, "namespace of a base", nil},
+		{"one replica beside an error of another configuration", map[string]string{"a.yaml": hook(core, "") + strings.Replace(hook(core, aside), "name: a}", "name: b}", 1) + server}, []string{"self-deadlock"}, []string{"single-replica"}, "", nil},
+		{"an object in any namespace beside another one", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "w", things, "") + definition + strings.Replace(thing("x"), ", namespace: x", "", 1)}, []string{"delete-own-kind"}, nil, "", nil},
+		{"metadata of a kind in no file", map[string]string{"a.yaml": hook(strings.Replace(things, "DELETE", "CREATE", 1), "  matchConditions: [{name: marked, expression: \"'a' in object.metadata.annotations\"}]\n")}, []string{"warning missing-key"}, nil, "", nil},
+		{"other fields of a kind in no file", map[string]string{"a.yaml": hook(strings.Replace(things, "DELETE", "CREATE", 1), "  matchConditions: [{name: marked, expression: \"object.spec.size > 1\"}]\n")}, nil, []string{"missing-key"}, "", nil},
+		{"the DELETE of pods", map[string]string{"a.yaml": hook(strings.Replace(core, "CREATE", "DELETE", 1), aside)}, []string{"note subresource-forgotten"}, nil, "", nil},
+		{"the DELETE of pods beside CREATE", map[string]string{"a.yaml": hook(strings.Replace(core, "CREATE", "CREATE, DELETE", 1), aside)}, nil, []string{"subresource-forgotten"}, "", nil},
+		{"the DELETE of pods, and evictions", map[string]string{"a.yaml": hook(strings.Replace(core, "CREATE", "DELETE", 1)+`, {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/eviction]}`, aside)}, nil, []string{"subresource-forgotten"}, "", nil},
+		{"the DELETE of pods, which may pass", map[string]string{"a.yaml": hook(strings.Replace(core, "CREATE", "DELETE", 1), aside+"  failurePolicy: Ignore\n")}, nil, []string{"subresource-forgotten"}, "", nil},
 		{"a word as a placeholder", map[string]string{"a.yaml": bundle("changeme", hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid", "ca-bundle-invalid", "ca-bundle-missing"}, "caBundle", nil},
 
 		{"a resource that is not served", map[string]string{"a.yaml": hook(strings.Replace(workloads, "deployments", "deployment", 1), "  failurePolicy: Ignore\n")}, []string{"rule-never-matches"}, []string{"unscoped"}, "", nil},
@@ -201,6 +220,20 @@ func TestEqualFindingsOfVariants(t *testing.T) {
 	found := of(report, "registration-old")
 	if len(found) != 1 || !strings.HasSuffix(found[0].Message, "; the same holds for the webhook b.example.com and the webhook c.example.com") {
 		t.Errorf("found %v", found)
+	}
+}
+
+// A value of another type is reported with its field, and not as a fault of the whole object.
+func TestAValueOfAnotherTypeNamesItsField(t *testing.T) {
+	for text, want := range map[string]string{
+		"{name: a, selfLink: y}":                    "metadata.selfLink has a value of type bool, and takes a string: put it in quotes",
+		"{name: a, annotations: {owner: 3}}":        "metadata.annotations has a value of type number, and takes a string: put it in quotes",
+		"{name: a, finalizers: {example.com/f: x}}": "metadata.finalizers has a value of type object, and takes a []string",
+	} {
+		report, _ := lintTree(t, map[string]string{"a.yaml": "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: " + text + "\nspec: {}\n"}, nil)
+		if found := of(report, "invalid"); len(found) != 1 || !strings.Contains(found[0].Message, want) {
+			t.Errorf("%s: found %v, want %q", text, found, want)
+		}
 	}
 }
 

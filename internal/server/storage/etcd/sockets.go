@@ -70,10 +70,20 @@ func mayHaveSocket(dir string) bool {
 	return listener.Close() == nil
 }
 
+// temporaryDir returns the directory for temporary files, or /tmp if a socket below it would have too long a path.
+func temporaryDir() string {
+	dir := os.TempDir()
+	if longest := filepath.Join(dir, socketDirs+"4294967295", socketName); len(longest) > maxSocketPath {
+		return "/tmp"
+	}
+	return dir
+}
+
 // makeTemporarySocketDir makes a temporary directory for a socket, and removes the directories
 // that killed servers left behind.
 func makeTemporarySocketDir() (*os.File, error) {
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), socketDirs+"*"))
+	dir := temporaryDir()
+	left, err := filepath.Glob(filepath.Join(dir, socketDirs+"*"))
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +94,7 @@ func makeTemporarySocketDir() (*os.File, error) {
 	}
 	for range 10 {
 		var name string
-		if name, err = os.MkdirTemp("", socketDirs); err != nil {
+		if name, err = os.MkdirTemp(dir, socketDirs); err != nil {
 			return nil, err
 		}
 		var f *os.File

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"bufio"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +29,7 @@ func TestSocketsOfKilledServersAreRemoved(t *testing.T) {
 		select {}
 	}
 	// The names of sockets are short.
-	dir, err := os.MkdirTemp("", "sockets-")
+	dir, err := os.MkdirTemp("/tmp", "sockets-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,9 +100,29 @@ func TestSocketsOfKilledServersAreRemoved(t *testing.T) {
 	}
 }
 
+// A socket has a path that every system supports, also where the directories of the data and of temporary files have long
+// names.
+func TestSocketsHaveShortPaths(t *testing.T) {
+	long := filepath.Join(t.TempDir(), strings.Repeat("long", 25))
+	if err := os.Mkdir(long, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", long)
+	f, err := makeSocketDir(long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeSocketDir(f) })
+	listener, err := net.Listen("unix", filepath.Join(f.Name(), socketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+}
+
 // A directory for the socket that was copied with the data keeps other users out, too.
 func TestOtherUsersDoNotReachTheSocket(t *testing.T) {
-	dir, err := os.MkdirTemp("", "data-")
+	dir, err := os.MkdirTemp("/tmp", "data-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +148,7 @@ func TestOtherUsersDoNotReachTheSocket(t *testing.T) {
 // A server whose data have a short path writes to no other directory: its socket is among the data,
 // also after a kill.
 func TestTheSocketIsAmongTheData(t *testing.T) {
-	dir, err := os.MkdirTemp("", "data-")
+	dir, err := os.MkdirTemp("/tmp", "data-")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -393,42 +393,49 @@ func (l *lines) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// fanOut creates ConfigMaps that are sent to watchers, and waits until all watchers have received them.
+// fanOut measures creates of ConfigMaps that are sent to watchers.
 func fanOut(ctx context.Context, w *world, title string) error {
+	r, ended, err := sendTo(ctx, w.server, watchers, w.objects)
+	if err != nil {
+		return err
+	}
+	w.add(title, r)
+	w.table.Add(title+": watches that the server ended", "", string(w.server.Kind), float64(ended))
+	return nil
+}
+
+// sendTo creates ConfigMaps that are sent to watchers, and waits until all watchers have received them. ended is the
+// number of watches that the server ended.
+func sendTo(ctx context.Context, s *peer.Server, watchers, objects int) (r result, ended int64, err error) {
 	watching, stop := context.WithCancel(ctx)
 	group, watching := errgroup.WithContext(watching)
 	defer func() { stop(); _ = group.Wait() }()
 	seen := make([]lines, watchers)
-	version, err := version(ctx, w.server)
+	version, err := version(ctx, s)
 	if err != nil {
-		return err
+		return r, 0, err
 	}
-	var ended atomic.Int64
+	var restarts atomic.Int64
 	for i := range seen {
-		group.Go(func() error { return keepWatching(watching, load.NewClient(w.server), version, &seen[i], &ended) })
+		group.Go(func() error { return keepWatching(watching, load.NewClient(s), version, &seen[i], &restarts) })
 	}
 	// A watcher is ready when it has received one ConfigMap.
-	if err := load.CreateOne(ctx, w.server); err != nil {
-		return err
+	if err := load.CreateOne(ctx, s); err != nil {
+		return r, 0, err
 	}
 	if err := awaitLines(ctx, watching, group, seen, 1); err != nil {
-		return err
+		return r, 0, err
 	}
 	began := time.Now()
-	r, err := watched(ctx, w.server, func() ([]time.Duration, error) {
-		took, err := load.Run(ctx, w.server, operators, numbered(w.objects, func(int) load.Request { return load.ConfigMap.Create() }))
+	r, err = watched(ctx, s, func() ([]time.Duration, error) {
+		took, err := load.Run(ctx, s, operators, numbered(objects, func(int) load.Request { return load.ConfigMap.Create() }))
 		if err != nil {
 			return nil, err
 		}
-		return took, awaitLines(ctx, watching, group, seen, 1+int64(w.objects))
+		return took, awaitLines(ctx, watching, group, seen, 1+int64(objects))
 	})
-	if err != nil {
-		return err
-	}
-	r.rate = float64(w.objects) / time.Since(began).Seconds()
-	w.add(title, r)
-	w.table.Add(title+": watches that the server ended", "", string(w.server.Kind), float64(ended.Load()))
-	return nil
+	r.rate = float64(objects) / time.Since(began).Seconds()
+	return r, restarts.Load(), err
 }
 
 // awaitLines waits until each element of all has count lines. It returns the error of the writers if they end, which

@@ -40,6 +40,12 @@ too slow; they watch again at once, from the present state.`,
 		drawn: slices.Concat(ofCreates, []measured{{"events sent to watchers", "/s"}}),
 	},
 	{
+		name: "crossed", title: "ConfigMaps created at once", sizes: []int{1000, 3000, 8000, 16_000}, measure: crossWatchers,
+		explained: `The ConfigMaps are created three times, for 10, 60 and 300 watchers, each with a connection of its own. A create ends when all watchers have
+received it. A server ends the watches of watchers that are too slow; they watch again at once, from their last event.`,
+		drawn: slices.Concat(ofCrossed(10), ofCrossed(60), ofCrossed(300)),
+	},
+	{
 		name: "connections", title: "idle connections", sizes: []int{10, 100, 1000, 10_000}, grow: growConnections,
 		explained: "Each connection has made one request before.",
 	},
@@ -223,6 +229,25 @@ func sendToWatchers(ctx context.Context, g *growth, _ int) error {
 	g.add("events sent to watchers", "/s", float64(events()-before)/time.Since(began).Seconds())
 	g.add("watches ended by the server", "", float64(g.ended.Load()-ended))
 	return nil
+}
+
+// ofCrossed are the drawn measures of a number of watchers.
+func ofCrossed(watchers int) []measured {
+	return []measured{{fmt.Sprintf("creates, %d watchers", watchers), "/s"}, {fmt.Sprintf("CPU for a create, %d watchers", watchers), "us"}}
+}
+
+// crossWatchers measures creates that are sent to different numbers of watchers.
+func crossWatchers(ctx context.Context, g *growth, size int) error {
+	for _, watchers := range []int{10, 60, 300} {
+		r, ended, err := sendTo(ctx, g.Server, watchers, size)
+		if err != nil {
+			return fmt.Errorf("%d watchers: %w", watchers, err)
+		}
+		g.add(fmt.Sprintf("creates, %d watchers", watchers), "/s", r.rate)
+		g.add(fmt.Sprintf("CPU for a create, %d watchers", watchers), "us", float64(r.all)/1e3)
+		g.add(fmt.Sprintf("watches ended by the server, %d watchers", watchers), "", float64(ended))
+	}
+	return g.memory()
 }
 
 // growConnections opens connections that stay open.

@@ -24,9 +24,9 @@ type stage struct {
 
 // step is a RUN or COPY instruction. Paths of the stage are absolute.
 type step struct {
-	workdir string
-	// run is a shell command; empty for a copy.
-	run string
+	// run reports whether a shell command runs, and builds are the builds of Go programs in it.
+	run    bool
+	builds []goBuild
 	// from is the stage of the sources of a copy, by name or number; empty for the build context.
 	from    string
 	sources []string
@@ -35,11 +35,14 @@ type step struct {
 	directory bool
 }
 
+// mostInstructions bounds the instructions of a Dockerfile: a stage has the steps of the stage that it begins with.
+const mostInstructions = 1_000
+
 // instructions splits a Dockerfile into instructions with joined lines. Here-documents are part of their instruction.
 func instructions(text string) (found []string) {
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	var joined strings.Builder
-	for i := 0; i < len(lines); i++ {
+	for i := 0; i < len(lines) && len(found) < mostInstructions; i++ {
 		line := strings.TrimSpace(lines[i])
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
@@ -53,9 +56,10 @@ func instructions(text string) (found []string) {
 		instruction := joined.String()
 		joined.Reset()
 		if m := hereDocument.FindStringSubmatch(instruction); m != nil {
+			begin := i + 1
 			for i++; i < len(lines) && strings.TrimSpace(lines[i]) != m[1]; i++ {
-				instruction += "\n" + lines[i]
 			}
+			instruction += "\n" + strings.Join(lines[begin:min(i, len(lines))], "\n")
 		}
 		found = append(found, instruction)
 	}
@@ -140,9 +144,9 @@ func (s *stage) add(name, rest string) {
 		if list := jsonList(rest); list != nil {
 			rest = strings.Join(list, " ")
 		}
-		s.steps = append(s.steps, step{workdir: s.workdir, run: rest})
+		s.steps = append(s.steps, step{run: true, builds: goBuilds(rest, s.workdir, s.variables)})
 	case "COPY", "ADD":
-		c := step{workdir: s.workdir}
+		c := step{}
 		args := jsonList(rest)
 		if args == nil {
 			args = words(rest, s.variables)

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -47,6 +48,8 @@ type project struct {
 	look func(name string) bool
 	// base is the build context, relative to the project.
 	base string
+	// looks counts the looks at sources of copies.
+	looks int
 	files
 }
 
@@ -63,6 +66,11 @@ const (
 	// mostFiles bounds the files of a project that are looked at, and mostSource the size of a file in bytes.
 	mostFiles  = 50_000
 	mostSource = 1 << 20
+	// mostDockerfile bounds the size of a Dockerfile in bytes, mostDockerfiles their number, and mostLooks the looks at the
+	// sources of their copies, which may lead in circles.
+	mostDockerfile  = 256 << 10
+	mostDockerfiles = 500
+	mostLooks       = 100_000
 )
 
 // skipped are directories without code of the project.
@@ -126,7 +134,7 @@ func (p *project) scan(also func(file string)) error {
 			p.dockerfiles = append(p.dockerfiles, name)
 		case base == "go.mod":
 			p.modules = append(p.modules, path.Dir(name))
-		case strings.HasSuffix(base, ".go") && !strings.HasSuffix(base, "_test.go") && !slices.Contains(p.mains, path.Dir(name)):
+		case d.Type().IsRegular() && strings.HasSuffix(base, ".go") && !strings.HasSuffix(base, "_test.go") && !slices.Contains(p.mains, path.Dir(name)):
 			if text := p.read(name); mainPackage.MatchString(text) && !ignored.MatchString(text) {
 				p.mains = append(p.mains, path.Dir(name))
 			}
@@ -140,25 +148,29 @@ var (
 	ignored     = regexp.MustCompile(`(?m)^//(go:build|\s*\+build) .*\b(ignore|tools)\b`)
 )
 
-// read returns a file; empty if it cannot be read.
+// read returns a file; empty if it cannot be read. Opening a device has effects, and a named pipe waits for its writer.
 func (p *project) read(name string) string {
+	info, err := fs.Stat(p.root, name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > mostSource {
+		return ""
+	}
 	f, err := p.root.Open(name)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > mostSource {
-		return ""
-	}
-	data := make([]byte, mostSource)
-	n := 0
-	for n < len(data) {
-		m, err := f.Read(data[n:])
-		if n += m; err != nil {
-			break
-		}
-	}
+	data := make([]byte, info.Size())
+	n, _ := io.ReadFull(f, data)
 	return string(data[:n])
+}
+
+// stages returns the stages of a Dockerfile; nil if it cannot be read.
+func (p *project) stages(dockerfile string) []*stage {
+	text := p.read(dockerfile)
+	if len(text) > mostDockerfile {
+		return nil
+	}
+	return parse(text)
 }
 
 func (p *project) exists(name string) bool {
@@ -177,7 +189,7 @@ var aside = []string{"example", "examples", "test", "tests", "e2e", "integration
 // dockerfile returns the Dockerfile of a container; empty for none.
 func (p *project) dockerfile(c Container) string {
 	best, most := "", 0
-	for _, name := range p.dockerfiles {
+	for _, name := range p.dockerfiles[:min(len(p.dockerfiles), mostDockerfiles)] {
 		points := 100 - 2*strings.Count(name, "/")
 		for _, part := range strings.FieldsFunc(path.Dir(name), func(r rune) bool { return r == '/' }) {
 			if slices.Contains(aside, part) {
@@ -188,7 +200,7 @@ func (p *project) dockerfile(c Container) string {
 		if base == "dockerfile" || base == "containerfile" {
 			points += 3
 		}
-		stages := parse(p.read(name))
+		stages := p.stages(name)
 		if len(stages) == 0 {
 			continue
 		}
@@ -273,8 +285,8 @@ func (p *project) originIn(stages []*stage, s *stage, name string, depth int) (s
 		return source{}, false
 	}
 	for _, st := range slices.Backward(s.steps) {
-		if st.run != "" {
-			for _, b := range goBuilds(st.run, st.workdir, join, s.variables) {
+		if st.run {
+			for _, b := range st.builds {
 				if b.makes(name) {
 					return source{build: &b, stage: s}, true
 				}
@@ -282,6 +294,9 @@ func (p *project) originIn(stages []*stage, s *stage, name string, depth int) (s
 			continue
 		}
 		for _, from := range st.sources {
+			if p.looks++; p.looks > mostLooks {
+				return source{}, false
+			}
 			for _, candidate := range st.candidates(from, name) {
 				if other := find(stages, st.from); st.from != "" {
 					if other == nil {
@@ -355,7 +370,7 @@ func (b *goBuild) makes(name string) bool {
 
 // follow follows a Dockerfile.
 func (p *project) follow(file string, c Container) (*Program, error) {
-	stages := parse(p.read(file))
+	stages := p.stages(file)
 	if len(stages) == 0 {
 		return p.without(c)
 	}
@@ -428,7 +443,7 @@ func (p *project) context(file string, stages []*stage) *project {
 	here, there := 0, 0
 	for _, s := range stages {
 		for _, st := range s.steps {
-			if st.run != "" || st.from != "" {
+			if st.run || st.from != "" {
 				continue
 			}
 			for _, from := range st.sources {

@@ -1,8 +1,11 @@
 package image
 
 import (
+	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 )
@@ -132,14 +135,48 @@ func TestVirtualEnvironments(t *testing.T) {
 	}
 }
 
-// A Dockerfile of another author does not lead out of the project, nor into a loop.
+// S33.13: a Dockerfile of another author does not lead out of the project, nor into a loop.
 func TestHostileDockerfiles(t *testing.T) {
+	circles := "FROM a AS a\nENTRYPOINT [\"/x\"]\n"
+	for i := range 20 {
+		circles += fmt.Sprintf("COPY --from=a /%d /\n", i)
+	}
 	for _, text := range []string{
+		circles, "FROM x\nENTRYPOINT [\"/x\"]\n" + strings.Repeat("#", mostDockerfile),
 		"FROM a AS a\nCOPY --from=a /x /x\nENTRYPOINT [\"/x\"]", "FROM x\nCOPY ../../etc/passwd /x\nENTRYPOINT [\"/x\"]", "ENTRYPOINT [\"/x\"]", "FROM", "FROM x\nCOPY a", "FROM x\nRUN <<EOF\ngo build", "FROM x\nENTRYPOINT []",
 	} {
 		if got, err := search(tree("Dockerfile="+text), Container{}, func(string) bool { return true }); err == nil {
 			t.Errorf("%q: %v", text, got)
 		}
+	}
+}
+
+// S33.13: values that repeat other values, and stages that repeat other stages, have bounds.
+func TestDockerfilesHaveBounds(t *testing.T) {
+	text := "FROM x\nENV A0=0123456789\n"
+	for i := range 22 {
+		text += fmt.Sprintf("ENV A%d=$A%d\"$A%d\"'.'${B:-$A%d}\n", i+1, i, i, i)
+	}
+	for name, value := range parse(text)[0].variables {
+		if len(value) > 2*mostValues {
+			t.Errorf("$%s has %d bytes", name, len(value))
+		}
+	}
+	if stages := parse(strings.Repeat("FROM 0\nRUN a\n", mostInstructions)); len(stages) > mostInstructions {
+		t.Errorf("%d stages", len(stages))
+	}
+}
+
+// S33.13: only regular files are read: opening a named pipe would wait for its writer.
+func TestNamedPipesAreNotOpened(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"Dockerfile", "main.go", "package.json"} {
+		if err := syscall.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := Find(dir, Container{}); err == nil {
+		t.Errorf("it found %v", got)
 	}
 }
 

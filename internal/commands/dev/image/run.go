@@ -139,7 +139,7 @@ func (p *project) failed(reason string) error {
 // copies adds the files of the build context that are in the image, the last copy first.
 func (p *project) copies(found *Program, s *stage) {
 	for _, st := range slices.Backward(s.steps) {
-		if st.run != "" || st.from != "" {
+		if st.run || st.from != "" {
 			continue
 		}
 		for _, from := range st.sources {
@@ -209,7 +209,7 @@ var nodePrograms = regexp.MustCompile(`^(node|nodejs|npm|npx|yarn|pnpm)$`)
 // workdir returns the directory of the build context whose files a stage copies into its working directory.
 func (p *project) workdir(s *stage) (dir string, ok bool) {
 	for _, st := range slices.Backward(s.steps) {
-		if st.run != "" || st.from != "" {
+		if st.run || st.from != "" {
 			continue
 		}
 		for _, from := range st.sources {

@@ -8,20 +8,38 @@ import (
 // reference is a variable in a shell command or a Dockerfile.
 var reference = regexp.MustCompile(`\$(?:(\w+)|\{(\w+)(?:(:?[-+])([^}]*))?\})`)
 
-// expand replaces variables. A variable that is not set is empty.
+// mostValues bounds the values of variables in a line, in bytes: a value may repeat another one, and so on.
+const mostValues = 8 << 10
+
+// expander replaces the variables of a line.
+type expander struct {
+	variables map[string]string
+	// left bounds the values that may follow, in bytes.
+	left int
+}
+
+// expand replaces variables. A variable that is not set, or has no room left, is empty.
 func expand(text string, variables map[string]string) string {
+	e := &expander{variables, mostValues}
+	return e.expand(text)
+}
+
+func (e *expander) expand(text string) string {
 	return reference.ReplaceAllStringFunc(text, func(found string) string {
 		m := reference.FindStringSubmatch(found)
-		value := variables[m[1]+m[2]]
+		value := e.variables[m[1]+m[2]]
 		switch strings.TrimPrefix(m[3], ":") {
 		case "-":
 			if value == "" {
-				return expand(m[4], variables)
+				return e.expand(m[4])
 			}
 		case "+":
 			if value != "" {
-				return expand(m[4], variables)
+				return e.expand(m[4])
 			}
+			return ""
+		}
+		if e.left -= len(value); e.left < 0 {
 			return ""
 		}
 		return value
@@ -41,9 +59,10 @@ func words(line string, variables map[string]string) (found []string) {
 		started = false
 	}
 	var plain strings.Builder
+	values := &expander{variables, mostValues}
 	// flush ends a part in which variables are replaced.
 	flush := func() {
-		word.WriteString(expand(plain.String(), variables))
+		word.WriteString(values.expand(plain.String()))
 		plain.Reset()
 	}
 	quote, depth := byte(0), 0
@@ -106,7 +125,7 @@ type goBuild struct {
 var kept = map[string]bool{"tags": true, "mod": true, "modfile": true}
 
 // goBuilds returns the builds of Go programs in a shell command.
-func goBuilds(text, dir string, join func(dir, name string) string, variables map[string]string) (found []goBuild) {
+func goBuilds(text, dir string, variables map[string]string) (found []goBuild) {
 	for _, simple := range separator.Split(text, -1) {
 		list := words(strings.TrimLeft(strings.TrimSpace(simple), "@-+({ "), variables)
 		for len(list) > 0 && (strings.Contains(list[0], "=") || list[0] == "env" || list[0] == "exec" || list[0] == "time") {
@@ -117,7 +136,7 @@ func goBuilds(text, dir string, join func(dir, name string) string, variables ma
 			dir = join(dir, list[1])
 		case len(list) >= 2 && (list[0] == "go" || strings.HasSuffix(list[0], "/go")) && (list[1] == "build" || list[1] == "install"):
 			b := goBuild{dir: dir}
-			b.arguments(list[2:], join)
+			b.arguments(list[2:])
 			found = append(found, b)
 		}
 	}
@@ -131,7 +150,7 @@ var valued = map[string]bool{
 }
 
 // arguments reads the arguments of 'go build'.
-func (b *goBuild) arguments(args []string, join func(dir, name string) string) {
+func (b *goBuild) arguments(args []string) {
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		name, value, given := strings.Cut(strings.TrimLeft(args[0], "-"), "=")
 		args = args[1:]

@@ -20,11 +20,9 @@ type Data func(kind, name string) (content map[string][]byte, ok bool)
 
 // Description is a program as its container runs it.
 type Description struct {
-	// Command is the entry point; nil for the entry point of the image. Arguments are its arguments; nil for the
-	// arguments of the image. References such as $(NAME) are replaced.
-	Command, Arguments []string
-	Environment        []Variable
-	Mounts             []Mount
+	// Environment are the variables, in which references such as $(NAME) are replaced.
+	Environment []Variable
+	Mounts      []Mount
 	// LeftOut are sentences about parts that a process cannot have, or that the manifests lack.
 	LeftOut []string
 }
@@ -60,10 +58,9 @@ const certManagerCSI = "csi.cert-manager.io"
 // driver has the files of certificate.
 func Describe(pod *corev1.Pod, c *corev1.Container, data Data, certificate map[string][]byte) *Description {
 	d := &describer{pod: pod, container: c, data: data, certificate: certificate, found: &Description{}}
-	values := d.environment()
-	d.found.Command, d.found.Arguments = Expand(c.Command, values), Expand(c.Args, values)
+	expand := d.environment()
 	for _, m := range c.VolumeMounts {
-		d.mount(m, values)
+		d.mount(m, expand)
 	}
 	for _, other := range pod.Spec.Containers {
 		if other.Name != c.Name {
@@ -76,13 +73,32 @@ func Describe(pod *corev1.Pod, c *corev1.Container, data Data, certificate map[s
 	return d.found
 }
 
+// mostExpanded bounds the values that replace references in the environment or the arguments of a program, in bytes: a
+// value may repeat another one, and so on. Linux permits no process more.
+const mostExpanded = 2 << 20
+
 // Expand returns words with references such as $(NAME) replaced by values, as a kubelet does.
 func Expand(words []string, values map[string]string) []string {
 	words = slices.Clone(words)
+	expand := expander(values)
 	for i := range words {
-		words[i] = expansion.Expand(words[i], expansion.MappingFuncFor(values))
+		words[i] = expand(words[i])
 	}
 	return words
+}
+
+// expander returns a function that replaces references in a text. It leaves references when there is no room for values.
+func expander(values map[string]string) func(text string) string {
+	valueOf, left := expansion.MappingFuncFor(values), mostExpanded
+	return func(text string) string {
+		return expansion.Expand(text, func(name string) string {
+			value := valueOf(name)
+			if left -= len(value); left < 0 {
+				return "$(" + name + ")"
+			}
+			return value
+		})
+	}
 }
 
 type describer struct {
@@ -97,9 +113,10 @@ func (d *describer) leave(format string, args ...any) {
 	d.found.LeftOut = append(d.found.LeftOut, fmt.Sprintf(format, args...))
 }
 
-// environment adds the variables, and returns their values by name.
-func (d *describer) environment() map[string]string {
+// environment adds the variables, and returns the function that replaces references to them.
+func (d *describer) environment() (expand func(text string) string) {
 	values := map[string]string{}
+	expand = expander(values)
 	add := func(v Variable) {
 		d.found.Environment = slices.DeleteFunc(d.found.Environment, func(other Variable) bool { return other.Name == v.Name })
 		d.found.Environment = append(d.found.Environment, v)
@@ -124,7 +141,7 @@ func (d *describer) environment() map[string]string {
 		}
 	}
 	for _, e := range d.container.Env {
-		v := Variable{Name: e.Name, Value: expansion.Expand(e.Value, expansion.MappingFuncFor(values))}
+		v := Variable{Name: e.Name, Value: expand(e.Value)}
 		if e.ValueFrom != nil {
 			var ok bool
 			if v.Value, v.From, ok = d.value(e.ValueFrom); !ok {
@@ -136,7 +153,7 @@ func (d *describer) environment() map[string]string {
 		}
 		add(v)
 	}
-	return values
+	return expand
 }
 
 // value returns the value of a source and describes the source. If there is no value, from is the reason; it is empty for
@@ -205,7 +222,7 @@ func (d *describer) resource(s *corev1.ResourceFieldSelector) (string, error) {
 }
 
 // mount adds the files of a volume.
-func (d *describer) mount(m corev1.VolumeMount, values map[string]string) {
+func (d *describer) mount(m corev1.VolumeMount, expand func(text string) string) {
 	at := slices.IndexFunc(d.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
 	if at < 0 {
 		d.leave("%s: the pod has no volume %s", m.MountPath, m.Name)
@@ -232,7 +249,7 @@ func (d *describer) mount(m corev1.VolumeMount, values map[string]string) {
 		d.leave("%s: the files of the volume %s, which a process cannot have", m.MountPath, m.Name)
 		return
 	}
-	if below := cmp.Or(expansion.Expand(m.SubPathExpr, expansion.MappingFuncFor(values)), m.SubPath); below != "" {
+	if below := cmp.Or(expand(m.SubPathExpr), m.SubPath); below != "" {
 		found.Files = under(found.Files, path.Clean(below))
 	}
 	d.found.Mounts = append(d.found.Mounts, found)

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"path"
@@ -138,8 +139,11 @@ func (s *stage) add(name, rest string) {
 		s.cmd = command(rest)
 	case "RUN":
 		for strings.HasPrefix(rest, "--") {
-			_, after, _ := strings.Cut(rest, " ")
+			option, after, _ := strings.Cut(rest, " ")
 			rest = strings.TrimSpace(after)
+			if mount, ok := strings.CutPrefix(option, "--mount="); ok {
+				s.mount(expand(mount, s.variables))
+			}
 		}
 		if list := jsonList(rest); list != nil {
 			rest = strings.Join(list, " ")
@@ -166,6 +170,19 @@ func (s *stage) add(name, rest string) {
 		c.target = s.absolute(target)
 		c.directory = strings.HasSuffix(target, "/") || path.Base(target) == "." || len(c.sources) > 1
 		s.steps = append(s.steps, c)
+	}
+}
+
+// mount adds a bind mount of a RUN instruction as a copy, which the command sees in the same way.
+func (s *stage) mount(options string) {
+	given := map[string]string{"type": "bind", "source": "."}
+	long := map[string]string{"src": "source", "dst": "target", "destination": "target"}
+	for option := range strings.SplitSeq(options, ",") {
+		name, value, _ := strings.Cut(option, "=")
+		given[cmp.Or(long[name], name)] = value
+	}
+	if given["type"] == "bind" && given["target"] != "" {
+		s.steps = append(s.steps, step{from: given["from"], sources: []string{given["source"]}, target: s.absolute(given["target"])})
 	}
 }
 

@@ -84,6 +84,12 @@ func TestDockerfilesAreFollowed(t *testing.T) {
 		{name: "npm", files: []string{"package.json={\"scripts\":{\"start\":\"node .\"}}", "Dockerfile=FROM node\nWORKDIR /app\nCOPY . .\nCMD [\"npm\", \"start\"]"}, dir: ".", command: "npm", args: "start"},
 		{name: "npm without a Dockerfile", files: []string{"package.json={\"scripts\":{\"start\":\"node .\"}}"}, dir: ".", command: "npm start"},
 		{name: "ko", files: []string{module, "cmd/webhook/main.go=" + mainFile, "cmd/other/main.go=" + mainFile}, c: Container{Image: "ko://example.com/hook/cmd/webhook"}, dir: ".", command: "go run ./cmd/webhook"},
+		{name: "bind mounts", files: []string{module, "app/hook/main.go=" + mainFile, "app/other/main.go=" + mainFile,
+			"Dockerfile=FROM golang AS b\nARG SOURCE=app\nWORKDIR /src\nRUN --mount=type=cache,target=/go --mount=type=bind,source=go.mod,target=go.mod --mount=target=code,src=$SOURCE \\\n go build -tags x -o /out ./code/hook\n" +
+				"FROM scratch\nCOPY --from=b /out /manager\nENTRYPOINT [\"/manager\"]"}, dir: ".", command: "go run -tags=x ./app/hook"},
+		{name: "a build of other files", files: []string{module, "cmd/hook/main.go=" + mainFile, "cmd/other/main.go=" + mainFile,
+			"Dockerfile=FROM golang AS b\nRUN git clone https://example.com/hook . && go build -tags x -o /hook ./cmd/hook\nFROM scratch\nCOPY --from=b /hook /hook\nENTRYPOINT [\"/hook\"]"},
+			dir: ".", command: "go run -tags=x ./cmd/hook", found: "the main package cmd/hook"},
 		{name: "two main functions in a directory", files: []string{module, "cmd/a.go=" + mainFile, "cmd/b.go=" + mainFile,
 			"Dockerfile=FROM golang AS b\nCOPY . /w\nRUN go build -o /a /w/cmd/a.go\nFROM scratch\nCOPY --from=b /a /a\nENTRYPOINT [\"/a\"]"}, dir: ".", command: "go run ./cmd/a.go"},
 	} {

@@ -22,7 +22,7 @@ func (p *project) build(found *Program, stages []*stage, at source, word string)
 		}
 		pkg, ok := p.origin(stages, at.stage, join(b.dir, b.packages[0]))
 		if !ok || pkg.file == "" {
-			return p.guess(found, word)
+			return p.guess(found, word, b.flags...)
 		}
 		found.Found += fmt.Sprintf(", 'go build' of %s", path.Base(word))
 		return p.goRun(found, pkg.file, b.flags)
@@ -80,8 +80,8 @@ func (p *project) programs(dir string) (n int) {
 }
 
 // guess sets the main package that fits the name of a program best: the only one of the project, or the one in a
-// directory of that name.
-func (p *project) guess(found *Program, word string) error {
+// directory of that name. flags are flags of its build.
+func (p *project) guess(found *Program, word string, flags ...string) error {
 	mains := p.products()
 	name := strings.TrimSuffix(path.Base(word), ".sh")
 	named := slices.DeleteFunc(slices.Clone(mains), func(dir string) bool { return path.Base(dir) != name })
@@ -93,7 +93,7 @@ func (p *project) guess(found *Program, word string) error {
 	}
 	if len(mains) == 1 {
 		found.Found += fmt.Sprintf(", the main package %s", mains[0])
-		return p.goRun(found, mains[0], nil)
+		return p.goRun(found, mains[0], flags)
 	}
 	return p.failed(fmt.Sprintf("%s starts %s, and no instruction builds it from source", found.Found, word))
 }

@@ -24,7 +24,7 @@ func BenchmarkCall(b *testing.B) {
 	}), nil)
 	hook := serviceHook(443, "/", ca.bundle)
 	for _, size := range []int{1_000, 100_000} {
-		r := &review.Request{Operation: "CREATE"}
+		r := &review.Header{Operation: "CREATE"}
 		object := append(append([]byte(`"`), bytes.Repeat([]byte("x"), size-2)...), '"')
 		body := review.NewBody(review.V1, r, &review.Payload{Object: object})
 		b.Run(fmt.Sprintf("object=%d/call", size), func(b *testing.B) {

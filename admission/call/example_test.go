@@ -39,7 +39,7 @@ func Example() {
 	defer caller.Close()
 
 	version, _ := review.Choose(hook.ReviewVersions)
-	body := review.NewBody(version, &review.Request{Operation: "CREATE"}, &review.Payload{Object: []byte(`{"kind":"Pod"}`)})
+	body := review.NewBody(version, &review.Header{Operation: "CREATE"}, &review.Payload{Object: []byte(`{"kind":"Pod"}`)})
 	response, failed := caller.Call(context.Background(), &call.Invocation{Hook: hook, Body: body, UID: "1"})
 	switch {
 	case failed != nil:

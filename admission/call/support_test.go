@@ -163,7 +163,7 @@ func newCaller(tb testing.TB, o Options) *Caller {
 const testUID = types.UID("705ab4f5-6393-11e8-b7cc-42010a800002")
 
 func invocation(h *registration.Entry) *Invocation {
-	r := &review.Request{Operation: "CREATE", Name: "web", Namespace: "shop"}
+	r := &review.Header{Operation: "CREATE", Name: "web", Namespace: "shop"}
 	v, ok := review.Choose(h.ReviewVersions)
 	if !ok {
 		v = review.V1alpha1

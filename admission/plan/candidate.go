@@ -83,7 +83,7 @@ func exclude(s *snapshot.Snapshot, source registration.Source, r *Request) *excl
 	if rules == nil {
 		return nil
 	}
-	return rules.For(source.Descriptor().Plugin, &exclusion.Request{
+	return rules.For(source.Descriptor().Plugin, &exclusion.Attributes{
 		Operation: string(r.Operation), Group: r.Resource.Group, Resource: r.Resource.Resource, Subresource: r.Subresource,
 		Namespace: r.Namespace, Name: r.Name, User: r.User,
 	})

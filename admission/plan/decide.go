@@ -312,7 +312,7 @@ func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decisio
 		// The conditions do not use the objects.
 		object, old = nil, nil
 	}
-	result := c.Entry.Conditions.Eval(ctx, expression.NewRequest(r.input(in, c.Kind, object, old, nil)), r.Resource, nil)
+	result := c.Entry.Conditions.Eval(ctx, expression.NewValues(r.input(in, c.Kind, object, old, nil)), r.Resource, nil)
 	d := Decision{Evaluated: true, Elapsed: result.Elapsed, ConditionErrors: result.Errors}
 	switch {
 	case result.False != nil:

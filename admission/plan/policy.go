@@ -299,7 +299,7 @@ type Values struct {
 type kindValues struct {
 	kind    schema.GroupVersionKind
 	input   *expression.Input
-	request *expression.Request
+	request *expression.Values
 	err     error
 }
 
@@ -334,7 +334,7 @@ func (v *Values) ReadNamespace(ctx context.Context) error {
 }
 
 // Of returns the values in a kind. It fails if the objects cannot be converted.
-func (v *Values) Of(kind schema.GroupVersionKind) (*expression.Request, error) {
+func (v *Values) Of(kind schema.GroupVersionKind) (*expression.Values, error) {
 	for i := range v.kinds {
 		if v.kinds[i].kind == kind {
 			return v.kinds[i].request, v.kinds[i].err
@@ -347,7 +347,7 @@ func (v *Values) Of(kind schema.GroupVersionKind) (*expression.Request, error) {
 	} else {
 		one.input = v.request.input(v.in, kind, object, old, v.namespace)
 		one.input.Plain = v.plain
-		one.request = expression.NewRequest(one.input)
+		one.request = expression.NewValues(one.input)
 	}
 	v.kinds = append(v.kinds, one)
 	return one.request, one.err

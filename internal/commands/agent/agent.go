@@ -123,7 +123,7 @@ func New(o Options) (_ *Agent, err error) {
 		return nil, fmt.Errorf("--credentials: %w", err)
 	}
 	a := &Agent{
-		options: o, converter: auditlog.NewConverter(auditlog.NewWorld(nil)), ring: traces.NewRing(o.TraceBytes),
+		options: o, converter: auditlog.NewConverter(auditlog.NewCluster(nil)), ring: traces.NewRing(o.TraceBytes),
 		queue: newQueue(maxQueued), token: []byte(strings.TrimSpace(string(token))),
 	}
 	if len(a.token) < minToken {
@@ -259,7 +259,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	}
 	if a.options.Derive != nil {
 		start("registrations", func(ctx context.Context) {
-			a.options.Derive(ctx, func(w *offline.World) { a.converter.SetWorld(auditlog.NewWorld(w)) })
+			a.options.Derive(ctx, func(w *offline.World) { a.converter.SetCluster(auditlog.NewCluster(w)) })
 		})
 	}
 	if err := a.server.AddPostStartHook("ready", func(genericapiserver.PostStartHookContext) error {

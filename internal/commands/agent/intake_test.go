@@ -31,7 +31,7 @@ const token = "token-of-the-api-server"
 // newAgent returns an Agent without a cluster.
 func newAgent() *Agent {
 	return &Agent{
-		converter: auditlog.NewConverter(auditlog.NewWorld(nil)), ring: traces.NewRing(8 << 20), queue: newQueue(maxQueued), token: []byte(token),
+		converter: auditlog.NewConverter(auditlog.NewCluster(nil)), ring: traces.NewRing(8 << 20), queue: newQueue(maxQueued), token: []byte(token),
 	}
 }
 
@@ -272,7 +272,7 @@ webhooks:
 		world *offline.World
 		name  string
 	}{{nil, "a"}, {w.Still(w.Namespace), "b"}, {nil, "c"}} {
-		a.converter.SetWorld(auditlog.NewWorld(c.world))
+		a.converter.SetCluster(auditlog.NewCluster(c.world))
 		if !a.take([]byte(event(c.name)), "log", false) {
 			t.Fatal(c.name)
 		}

@@ -78,7 +78,7 @@ func TestRecordsOfEvents(t *testing.T) {
 					w.Registrations.Kubernetes = true
 				}
 			}
-			found := read(NewConverter(NewWorld(w)), events)
+			found := read(NewConverter(NewCluster(w)), events)
 			var got bytes.Buffer
 			for _, r := range slices.SortedFunc(maps.Values(found), func(a, b *trace.Record) int { return a.Start.Compare(b.Start.Time) }) {
 				if err := view.OfTrace(r, view.Links{}).Format(&got, "text"); err != nil {
@@ -177,7 +177,7 @@ func TestObjectsOfEvents(t *testing.T) {
 func BenchmarkEvents(b *testing.B) {
 	object := `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"web","namespace":"shop"},"spec":{"template":{"spec":{"containers":[` +
 		strings.Repeat(`{"name":"c","image":"example.com/c:1","env":[{"name":"LEVEL","value":"info"}],"resources":{"limits":{"memory":"128Mi"}}},`, 32) + `{"name":"d"}]}}}}`
-	c := NewConverter(NewWorld(nil))
+	c := NewConverter(NewCluster(nil))
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
@@ -230,7 +230,7 @@ func TestOrderAndRepetitionMakeNoDifference(t *testing.T) {
 		}
 		return string(data)
 	}
-	want := shown(read(NewConverter(NewWorld(nil)), events))
+	want := shown(read(NewConverter(NewCluster(nil)), events))
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		mixed := slices.Clone(events)
@@ -238,7 +238,7 @@ func TestOrderAndRepetitionMakeNoDifference(t *testing.T) {
 			mixed = append(mixed, events[random.IntN(len(events))])
 		}
 		random.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
-		if got := shown(read(NewConverter(NewWorld(nil)), mixed)); got != want {
+		if got := shown(read(NewConverter(NewCluster(nil)), mixed)); got != want {
 			t.Fatalf("got:\n%s\nwant:\n%s", got, want)
 		}
 	}
@@ -246,7 +246,7 @@ func TestOrderAndRepetitionMakeNoDifference(t *testing.T) {
 
 // S30.7: a Converter remembers a bounded number of requests.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
-	c := NewConverter(NewWorld(nil))
+	c := NewConverter(NewCluster(nil))
 	c.remembered = 10
 	received := recorded(t)
 	i := slices.IndexFunc(received, func(e string) bool { return strings.Contains(e, `"stage":"RequestReceived"`) })
@@ -270,7 +270,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 func TestWhatWaitsIsBounded(t *testing.T) {
 	received := recorded(t)
 	begin := received[slices.IndexFunc(received, func(e string) bool { return strings.Contains(e, `"stage":"RequestReceived"`) })]
-	c := NewConverter(NewWorld(nil))
+	c := NewConverter(NewCluster(nil))
 	named := func(n int) []byte {
 		return []byte(strings.Replace(begin, `"auditID":"b1"`, fmt.Sprintf(`"auditID":"c%d"`, n), 1))
 	}
@@ -299,7 +299,7 @@ func FuzzAdd(f *testing.F) {
 	}
 	f.Add([]byte(`{"verb":"create","objectRef":{"resource":"pods"},"annotations":{"mutation.webhook.admission.k8s.io/round_1_index_999999":"null","patch.webhook.admission.k8s.io/round_0_index_1":"{\"patch\":[{\"op\":\"copy\"}],\"patchType\":\"JSONPatch\"}"}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c := NewConverter(NewWorld(nil))
+		c := NewConverter(NewCluster(nil))
 		got, _ := c.Add(data, "audit.log:1")
 		for _, one := range append(c.Unanswered(time.Time{}), got) {
 			if one == nil {
@@ -343,11 +343,11 @@ func TestThePlaceOfAWebhook(t *testing.T) {
 		"mutation.webhook.admission.k8s.io/round_0_index_5":"{\"configuration\":\"mutating\",\"webhook\":\"m1.example.com\",\"mutated\":true}",
 		"failed-open.validating.webhook.admission.k8s.io/round_0_index_1":"v1.example.com"}}`
 	for _, c := range []struct {
-		world World
+		world Cluster
 		want  string
 	}{
-		{NewWorld(nil), "mutating/m0.example.com -1 written  | mutating/m1.example.com -1 written  | v1.example.com -1 written  | "},
-		{NewWorld(w), "mutating/m0.example.com 0 written  | mutating/m1.example.com 1 written  | validating/v1.example.com 1 written derived | validating/v0.example.com 0 derived  | "},
+		{NewCluster(nil), "mutating/m0.example.com -1 written  | mutating/m1.example.com -1 written  | v1.example.com -1 written  | "},
+		{NewCluster(w), "mutating/m0.example.com 0 written  | mutating/m1.example.com 1 written  | validating/v1.example.com 1 written derived | validating/v0.example.com 0 derived  | "},
 	} {
 		got := ""
 		for _, r := range read(NewConverter(c.world), []string{event}) {

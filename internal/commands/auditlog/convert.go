@@ -40,7 +40,7 @@ var errFailedOpen = errors.New("the audit log does not say how the webhook faile
 // conversion converts one event to a trace.
 type conversion struct {
 	e     *event
-	world World
+	world Cluster
 	about trace.Subject
 	cause cause
 	// left are the annotations that no step has used yet.
@@ -60,7 +60,7 @@ type conversion struct {
 }
 
 // convert converts an event to a trace.
-func convert(e *event, w World) *trace.Trace {
+func convert(e *event, w Cluster) *trace.Trace {
 	c := &conversion{e: e, world: w, left: maps.Clone(e.Annotations), cause: e.rejection()}
 	c.about = e.subject(w.kind)
 	maps.DeleteFunc(c.left, func(key, _ string) bool {

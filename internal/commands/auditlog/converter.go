@@ -14,7 +14,7 @@ import (
 // remembers the most complete event of each of the latest requests, in bounded memory. It is safe for concurrent
 // use.
 type Converter struct {
-	world World
+	world Cluster
 	// remembered bounds the remembered requests, and room the bytes of the waiting traces.
 	remembered, room int
 
@@ -43,8 +43,8 @@ const (
 	maxWaiting = 16 << 20
 )
 
-// NewConverter returns a Converter with a World.
-func NewConverter(w World) *Converter {
+// NewConverter returns a Converter of a Cluster.
+func NewConverter(w Cluster) *Converter {
 	return &Converter{world: w, remembered: maxRemembered, room: maxWaiting, seen: map[requestID]*list.Element{}}
 }
 
@@ -90,8 +90,8 @@ func (c *Converter) Add(data []byte, source string) (t *trace.Trace, why string)
 	return t, ""
 }
 
-// SetWorld sets the World for later events.
-func (c *Converter) SetWorld(w World) {
+// SetCluster sets the Cluster for later events.
+func (c *Converter) SetCluster(w Cluster) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.world = w

@@ -135,7 +135,7 @@ func (s *session) prune(ctx context.Context) (gone []string, err error) {
 		}
 		kind := s.stage.Kinds().Of(u.GroupVersionKind())
 		path := stage.Path(kind, nameOf(u).Namespace, u.GetName())
-		a, err := s.stage.Admin().Do(ctx, stage.Request{Method: http.MethodDelete, Path: path})
+		a, err := s.stage.Admin().Do(ctx, stage.HTTPRequest{Method: http.MethodDelete, Path: path})
 		if err != nil {
 			return nil, err
 		}

@@ -186,7 +186,7 @@ func (s *session) question(hook *registration.Entry) *review.Body {
 	if kind.Namespaced && about.GetNamespace() == "" {
 		about.SetNamespace(metav1.NamespaceDefault)
 	}
-	r := &review.Request{
+	r := &review.Header{
 		Kind: kind.Kind, RequestKind: kind.Kind, Resource: kind.Resource, RequestResource: kind.Resource,
 		Namespace: about.GetNamespace(), Name: about.GetName(), Operation: operation, User: &user.DefaultInfo{Name: asked}, DryRun: true,
 	}

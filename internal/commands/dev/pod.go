@@ -199,7 +199,7 @@ func (s *session) own(ctx context.Context, u *unstructured.Unstructured, owner m
 	if err != nil {
 		return err
 	}
-	q := stage.Request{
+	q := stage.HTTPRequest{
 		Method: http.MethodPatch, Path: stage.Path(s.stage.Kinds().Of(u.GroupVersionKind()), u.GetNamespace(), u.GetName()),
 		ContentType: "application/merge-patch+json", Body: patch,
 	}
@@ -220,7 +220,7 @@ func (s *session) put(ctx context.Context, u *unstructured.Unstructured, status 
 	}
 	admin := s.stage.Admin()
 	stored := &unstructured.Unstructured{}
-	do := func(q stage.Request) error {
+	do := func(q stage.HTTPRequest) error {
 		a, err := admin.Do(ctx, q)
 		if err == nil {
 			err = a.Err(q)
@@ -230,12 +230,12 @@ func (s *session) put(ctx context.Context, u *unstructured.Unstructured, status 
 		}
 		return err
 	}
-	a, err := admin.Do(ctx, stage.Request{Method: http.MethodPost, Path: stage.Collection(kind, u.GetNamespace()), ContentType: stage.JSON, Body: body})
+	a, err := admin.Do(ctx, stage.HTTPRequest{Method: http.MethodPost, Path: stage.Collection(kind, u.GetNamespace()), ContentType: stage.JSON, Body: body})
 	switch {
 	case err != nil:
 		return nil, err
 	case a.Code == http.StatusConflict:
-		err = do(stage.Request{Method: http.MethodGet, Path: path})
+		err = do(stage.HTTPRequest{Method: http.MethodGet, Path: path})
 	case !a.OK():
 		return nil, fmt.Errorf("%s", a.Status.Message)
 	default:
@@ -246,7 +246,7 @@ func (s *session) put(ctx context.Context, u *unstructured.Unstructured, status 
 	}
 	patch, err := json.Marshal(map[string]any{"status": status})
 	if err == nil {
-		err = do(stage.Request{Method: http.MethodPatch, Path: path + "/status", ContentType: "application/merge-patch+json", Body: patch})
+		err = do(stage.HTTPRequest{Method: http.MethodPatch, Path: path + "/status", ContentType: "application/merge-patch+json", Body: patch})
 	}
 	return stored, err
 }
@@ -276,7 +276,7 @@ func (s *session) token(ctx context.Context, pod *corev1.Pod, audience string) (
 		return nil, err
 	}
 	kind := s.stage.Kinds().Of(schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"})
-	request := stage.Request{Method: http.MethodPost, Path: stage.Path(kind, pod.Namespace, account) + "/token", ContentType: stage.JSON, Body: body}
+	request := stage.HTTPRequest{Method: http.MethodPost, Path: stage.Path(kind, pod.Namespace, account) + "/token", ContentType: stage.JSON, Body: body}
 	a, err := s.stage.Admin().Do(ctx, request)
 	if err == nil {
 		err = a.Err(request)

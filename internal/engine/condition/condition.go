@@ -89,7 +89,7 @@ type Result struct {
 // Eval evaluates the conditions in order, and ends at the first false one. A failing expression
 // does not end the evaluation, because a later one may be false. params is the variable params for
 // the conditions of a policy; nil is null.
-func (s *Set) Eval(ctx context.Context, r *expression.Request, own schema.GroupVersionResource, params runtime.Object) Result {
+func (s *Set) Eval(ctx context.Context, r *expression.Values, own schema.GroupVersionResource, params runtime.Object) Result {
 	if s == nil {
 		return Result{}
 	}

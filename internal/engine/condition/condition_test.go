@@ -66,7 +66,7 @@ func set(expressions ...string) *Set {
 
 // eval evaluates a set for an input.
 func eval(ctx context.Context, s *Set, in *expression.Input) Result {
-	return s.Eval(ctx, expression.NewRequest(in), in.Resource, nil)
+	return s.Eval(ctx, expression.NewValues(in), in.Resource, nil)
 }
 
 const (

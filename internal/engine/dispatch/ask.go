@@ -48,7 +48,7 @@ func (r *run) prepare(step *plan.Candidate) (ready, error) {
 	if body := f.Body(version, step.Resource, step.Subresource); body != nil {
 		return ready{step, f, body}, nil
 	}
-	body, err := r.objects.NewBody(f, version, &review.Request{
+	body, err := r.objects.NewBody(f, version, &review.Header{
 		Kind:               step.Kind,
 		Resource:           step.Resource,
 		Subresource:        step.Subresource,

@@ -193,8 +193,8 @@ func (r *Rule) selects() bool {
 	return !everything || !any || !everybody || len(r.Namespaces)+len(r.Names)+len(r.Users)+len(r.Configurations) > 0
 }
 
-// Request is the part of a request that is compared with rules.
-type Request struct {
+// Attributes is the part of a request that is compared with rules.
+type Attributes struct {
 	// Operation is CREATE, UPDATE, DELETE or CONNECT.
 	Operation                    string
 	Group, Resource, Subresource string
@@ -215,7 +215,7 @@ type Exclusion struct {
 
 // For returns the rules that match a plugin and a request; nil if none does. It allocates only if a
 // rule matches.
-func (r *Rules) For(plugin string, q *Request) *Exclusion {
+func (r *Rules) For(plugin string, q *Attributes) *Exclusion {
 	if r == nil {
 		return nil
 	}
@@ -255,7 +255,7 @@ func (r *Rule) concerns(plugin string) bool {
 	return slices.Contains(plugins[plugin], r.Effect)
 }
 
-func (r *Rule) matches(q *Request) bool {
+func (r *Rule) matches(q *Attributes) bool {
 	return in(r.Operations, q.Operation) &&
 		(in(r.APIGroups, q.Group) || slices.Contains(r.APIGroups, "*")) &&
 		(len(r.Resources) == 0 || Covers(r.Resources, q.Resource, q.Subresource)) &&

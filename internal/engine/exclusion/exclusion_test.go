@@ -63,9 +63,9 @@ func TestRulesAreChecked(t *testing.T) {
 }
 
 func TestRequestsAreMatched(t *testing.T) {
-	lease := Request{Operation: "UPDATE", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease", Name: "node-1",
+	lease := Attributes{Operation: "UPDATE", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease", Name: "node-1",
 		User: &user.DefaultInfo{Name: "system:node:node-1", Groups: []string{"system:nodes", "system:authenticated"}}}
-	status := Request{Operation: "UPDATE", Resource: "nodes", Subresource: "status", Name: "node-1"}
+	status := Attributes{Operation: "UPDATE", Resource: "nodes", Subresource: "status", Name: "node-1"}
 	node := status
 	node.Subresource = ""
 	for _, tt := range []struct {
@@ -91,7 +91,7 @@ func TestRequestsAreMatched(t *testing.T) {
 		{"S23.3 all lists count", Rule{Resources: []string{"leases"}, Namespaces: []string{"default"}}, [3]bool{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for i, q := range []Request{lease, status, node} {
+			for i, q := range []Attributes{lease, status, node} {
 				if got := tt.rule.matches(&q); got != tt.matches[i] {
 					t.Errorf("%s %s/%s: %v", q.Operation, q.Resource, q.Subresource, got)
 				}
@@ -113,7 +113,7 @@ func TestRulesAreCombined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := &Request{Resource: "leases"}
+	q := &Attributes{Resource: "leases"}
 	if x := rules.For(registration.ValidatingPlugin, q); x.Skips() || x.IgnoreFailures.Name != "one" || x.Timeout(30*time.Second) != 2*time.Second || x.Timeout(time.Second) != time.Second {
 		t.Errorf("got %+v", x)
 	}
@@ -138,7 +138,7 @@ func TestRulesThatDoNotMatchAllocateNothing(t *testing.T) {
 	}
 	caller := &user.DefaultInfo{Name: "bob", Groups: []string{"system:authenticated"}}
 	if n := testing.AllocsPerRun(100, func() {
-		if rules.For(registration.ValidatingPlugin, &Request{Operation: "CREATE", Resource: "leases", User: caller}) != nil {
+		if rules.For(registration.ValidatingPlugin, &Attributes{Operation: "CREATE", Resource: "leases", User: caller}) != nil {
 			t.Error("it matches")
 		}
 	}); n != 0 {
@@ -159,7 +159,7 @@ func BenchmarkRulesThatDoNotMatch(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				rules.For(registration.ValidatingPlugin, &Request{Operation: "CREATE", Resource: "pods"})
+				rules.For(registration.ValidatingPlugin, &Attributes{Operation: "CREATE", Resource: "pods"})
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func TestTheHardestModeCounts(t *testing.T) {
 		{"S28.5 a binding or its policy", "office", "bob", []string{"policy", "b"}, "Deny by hard"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			x := rules.For(registration.ValidatingPlugin, &Request{Operation: "CREATE", Resource: "pods", Namespace: tt.namespace, User: &user.DefaultInfo{Name: tt.user}})
+			x := rules.For(registration.ValidatingPlugin, &Attributes{Operation: "CREATE", Resource: "pods", Namespace: tt.namespace, User: &user.DefaultInfo{Name: tt.user}})
 			got := ""
 			if mode, rule := x.Mode(tt.configurations...); rule != nil {
 				got = fmt.Sprintf("%s by %s", mode, rule.Name)

@@ -21,7 +21,7 @@ const exceeded = "operation cancelled: actual cost limit exceeded"
 // evaluateText evaluates an expression with an object, as a variable of a policy.
 func evaluateText(ctx context.Context, text string, object map[string]any) (Outcome, error) {
 	in := &Input{Object: &unstructured.Unstructured{Object: object}}
-	run := NewRequest(in).NewRun(ctx, Options{Budget: RunBudget})
+	run := NewValues(in).NewRun(ctx, Options{Budget: RunBudget})
 	defer run.End()
 	return run.Eval(New(text, Scope{}, nil, Anything))
 }
@@ -91,7 +91,7 @@ func TestBoundsChangeNothingElse(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := &Input{Object: &unstructured.Unstructured{Object: object}}
-		run := NewRequest(in).NewRun(t.Context(), Options{Budget: RunBudget})
+		run := NewValues(in).NewRun(t.Context(), Options{Budget: RunBudget})
 		want, wantCost, wantErr := evaluate(t.Context(), plain, run)
 		e := New(text, Scope{}, nil, Anything)
 		if e.Err() != nil {
@@ -119,7 +119,7 @@ func TestFewEvaluationsAreLarge(t *testing.T) {
 	object := map[string]any{"mb": strings.Repeat("x", 1<<20)}
 	var held []*Run
 	for range maxLarge {
-		run := NewRequest(&Input{Object: &unstructured.Unstructured{Object: object}}).NewRun(t.Context(), Options{Budget: RunBudget})
+		run := NewValues(&Input{Object: &unstructured.Unstructured{Object: object}}).NewRun(t.Context(), Options{Budget: RunBudget})
 		held = append(held, run)
 		if o, err := run.Eval(New("object.mb.replace('x', 'yy').size() > 0", Scope{}, nil, Bool)); err != nil || o.Err != nil {
 			t.Fatalf("%v, %v", o.Err, err)

@@ -32,7 +32,7 @@ var permissive = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.
 // evaluated evaluates an expression of type bool for an object.
 func evaluated(ctx context.Context, text string, object runtime.Object) (holds bool, cost uint64, err error) {
 	in := &Input{Object: object, User: &user.DefaultInfo{Name: "alice"}, Authorizer: permissive}
-	o, err := NewRequest(in).NewRun(ctx, Options{Authorizer: true, Budget: RunBudget}).Eval(New(text, everything, nil, Bool))
+	o, err := NewValues(in).NewRun(ctx, Options{Authorizer: true, Budget: RunBudget}).Eval(New(text, everything, nil, Bool))
 	if err == nil {
 		err = o.Err
 	}
@@ -146,7 +146,7 @@ func TestWhatAsksTheAuthorizerIsExpensive(t *testing.T) {
 		t.Errorf("three checks: %v", err)
 	}
 	in := &Input{User: &user.DefaultInfo{Name: "alice"}, Authorizer: permissive}
-	run := NewRequest(in).NewRun(t.Context(), Options{Authorizer: true, Budget: RunBudget})
+	run := NewValues(in).NewRun(t.Context(), Options{Authorizer: true, Budget: RunBudget})
 	e := New(check, everything, nil, Bool)
 	for i := 1; ; i++ {
 		o, err := run.Eval(e)

@@ -52,9 +52,9 @@ type Input struct {
 	NamespaceObject *corev1.Namespace
 }
 
-// Request has the values of the variables that are the same for all expressions for one request in
+// Values has the values of the variables that are the same for all expressions for one request in
 // one kind. Each value is created on first use.
-type Request struct {
+type Values struct {
 	in                           *Input
 	object, oldObject, namespace ref.Val
 	authorizer, resource         ref.Val
@@ -68,11 +68,11 @@ type told struct {
 	value    ref.Val
 }
 
-// NewRequest returns the values of an input, which must not change afterwards.
-func NewRequest(in *Input) *Request { return &Request{in: in} }
+// NewValues returns the values of an input, which must not change afterwards.
+func NewValues(in *Input) *Values { return &Values{in: in} }
 
 // toldAs returns the variable request with the given request.resource.
-func (r *Request) toldAs(resource schema.GroupVersionResource) ref.Val {
+func (r *Values) toldAs(resource schema.GroupVersionResource) ref.Val {
 	for i := range r.told {
 		if r.told[i].resource == resource {
 			return r.told[i].value
@@ -86,7 +86,7 @@ func (r *Request) toldAs(resource schema.GroupVersionResource) ref.Val {
 // Run evaluates several expressions, one after the other, with one budget. It evaluates the
 // variables of a policy once.
 type Run struct {
-	*Request
+	*Values
 	o      Options
 	ctx    context.Context
 	params ref.Val
@@ -125,8 +125,8 @@ type Options struct {
 
 // NewRun starts a run. Its expressions end with an error when ctx ends. Call End when its values
 // are no longer needed.
-func (r *Request) NewRun(ctx context.Context, o Options) *Run {
-	run := &Run{Request: r, o: o, ctx: ctx, left: o.Budget, own: meter{ctx: ctx}}
+func (r *Values) NewRun(ctx context.Context, o Options) *Run {
+	run := &Run{Values: r, o: o, ctx: ctx, left: o.Budget, own: meter{ctx: ctx}}
 	run.meter = &run.own
 	return run
 }
@@ -134,7 +134,7 @@ func (r *Request) NewRun(ctx context.Context, o Options) *Run {
 // Continue starts another run with the remaining budget of this run. End of this run ends both. The
 // new run evaluates variables anew (S16.9).
 func (r *Run) Continue(o Options) *Run {
-	return &Run{Request: r.Request, o: o, ctx: r.ctx, left: r.left, meter: r.meter}
+	return &Run{Values: r.Values, o: o, ctx: r.ctx, left: r.left, meter: r.meter}
 }
 
 // End ends the run and lets another run be large.

@@ -289,7 +289,7 @@ func (f *Form) Body(version review.Version, resource schema.GroupVersionResource
 
 // NewBody returns the review of a version for f, which can be sent to any number of webhooks. The
 // error names the object that cannot be encoded.
-func (s *Set) NewBody(f *Form, version review.Version, request *review.Request) (*review.Body, error) {
+func (s *Set) NewBody(f *Form, version review.Version, request *review.Header) (*review.Body, error) {
 	payload, err := s.Encode(f)
 	if err != nil {
 		return nil, err

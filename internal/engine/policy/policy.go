@@ -136,7 +136,7 @@ func (p *Policy) Problems() []Problem {
 type Input struct {
 	// Request has the request in the kind that matched; policies that matched the same
 	// kind share it.
-	Request *expression.Request
+	Request *expression.Values
 	// Own is the resource of the request, and Matched the resource that the policy's rules matched
 	// (S16.5).
 	Own, Matched schema.GroupVersionResource

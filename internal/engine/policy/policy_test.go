@@ -30,7 +30,7 @@ func pod() *Input {
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "web"}, "spec": map[string]any{"size": int64(3), "text": strings.Repeat("a", 12_000)},
 	}}
-	return &Input{Own: pods, Matched: pods, Request: expression.NewRequest(&expression.Input{
+	return &Input{Own: pods, Matched: pods, Request: expression.NewValues(&expression.Input{
 		Object: object, Kind: object.GroupVersionKind(), RequestKind: object.GroupVersionKind(), Resource: pods, Name: "web", Operation: "CREATE",
 	})}
 }

@@ -52,7 +52,7 @@ type facts struct {
 // NewBody encodes a review in version v, which must be one of the constants. The payload's bytes
 // must be valid JSON and are used unchanged; a nil payload means no objects. The table of S3.7
 // defines the members and their presence, and S12.1 and S12.2 define them for v1alpha1.
-func NewBody(v Version, r *Request, p *Payload) *Body {
+func NewBody(v Version, r *Header, p *Payload) *Body {
 	if p == nil {
 		p = &Payload{}
 	}

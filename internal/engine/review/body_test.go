@@ -20,8 +20,8 @@ import (
 
 const testUID = types.UID("705ab4f5-6393-11e8-b7cc-42010a800002")
 
-func scaleRequest() *Request {
-	return &Request{
+func scaleRequest() *Header {
+	return &Header{
 		Kind:               schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"},
 		Resource:           schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"},
 		Subresource:        "scale",
@@ -43,7 +43,7 @@ func TestBodyIsWhatTypedReviewsEncode(t *testing.T) {
 	object := []byte(`{"apiVersion":"autoscaling/v1","kind":"Scale","spec":{"replicas":3}}`)
 	options := []byte(`{"apiVersion":"meta.k8s.io/v1","kind":"UpdateOptions"}`)
 	cases := map[string]struct {
-		request Request
+		request Header
 		payload *Payload
 	}{
 		"S3.7 every member set": {
@@ -51,7 +51,7 @@ func TestBodyIsWhatTypedReviewsEncode(t *testing.T) {
 			payload: &Payload{Object: object, OldObject: object, Options: options},
 		},
 		"S3.7 empty members omitted, objects null": {
-			request: Request{
+			request: Header{
 				Kind:            schema.GroupVersionKind{Version: "v1", Kind: "PodExecOptions"},
 				Resource:        schema.GroupVersionResource{Version: "v1", Resource: "pods"},
 				RequestKind:     schema.GroupVersionKind{Version: "v1", Kind: "PodExecOptions"},
@@ -60,7 +60,7 @@ func TestBodyIsWhatTypedReviewsEncode(t *testing.T) {
 			},
 		},
 		"S3.8 delete has only oldObject": {
-			request: Request{Operation: "DELETE", Name: "quoted \"name\"\n", User: &user.DefaultInfo{Name: "ünï"}},
+			request: Header{Operation: "DELETE", Name: "quoted \"name\"\n", User: &user.DefaultInfo{Name: "ünï"}},
 			payload: &Payload{OldObject: object, Options: options},
 		},
 	}
@@ -80,7 +80,7 @@ func TestBodyIsWhatTypedReviewsEncode(t *testing.T) {
 }
 
 // typedReview builds the review from the types of k8s.io/api, independently of Body.
-func typedReview(v Version, r *Request, p *Payload) any {
+func typedReview(v Version, r *Header, p *Payload) any {
 	if p == nil {
 		p = &Payload{}
 	}
@@ -131,7 +131,7 @@ func typedReview(v Version, r *Request, p *Payload) any {
 
 func TestAlphaBody(t *testing.T) {
 	cases := map[string]struct {
-		request Request
+		request Header
 		payload Payload
 		want    string
 	}{
@@ -146,7 +146,7 @@ func TestAlphaBody(t *testing.T) {
 				"object":null,"oldObject":{"a":1}},"status":{"allowed":false}}`,
 		},
 		"S12.1 status is always there, S12.2 empty members omitted": {
-			request: Request{Operation: "CREATE"},
+			request: Header{Operation: "CREATE"},
 			payload: Payload{Object: []byte(`{}`)},
 			want: `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1alpha1","spec":{
 				"kind":{"group":"","version":"","kind":""},"resource":{"group":"","version":"","resource":""},
@@ -235,7 +235,7 @@ func FuzzBody(f *testing.F) {
 		if !json.Valid(object) {
 			object = nil
 		}
-		r := &Request{
+		r := &Header{
 			Name: name, Namespace: namespace, Operation: "CREATE", Subresource: extra,
 			User: &user.DefaultInfo{Name: who, Extra: map[string][]string{extra: {who}}},
 		}

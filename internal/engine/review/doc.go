@@ -3,7 +3,7 @@
 //
 // # Requests
 //
-// A [Request] describes the API request, and a [Payload] has the objects, encoded once. [NewBody]
+// A [Header] describes the API request, and a [Payload] has the objects, encoded once. [NewBody]
 // joins them into a [Body], which any number of calls may read concurrently: they share its bytes
 // and differ only in the uid.
 //

@@ -34,9 +34,9 @@ func Choose(versions []string) (Version, bool) {
 	return "", false
 }
 
-// Request is the description of the API request for a webhook, without the objects. It is the same
+// Header is the description of the API request for a webhook, without the objects. It is the same
 // for every webhook that gets the request in the same kind; only the uid differs.
-type Request struct {
+type Header struct {
 	// Kind, Resource and Subresource are the values that the webhook's rules matched: the request's
 	// own, or equivalents (S2.24).
 	Kind        schema.GroupVersionKind

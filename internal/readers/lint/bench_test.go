@@ -80,7 +80,7 @@ func BenchmarkCheck(b *testing.B) {
 	objects := manyRegistrations(b, n)
 	b.ReportAllocs()
 	for b.Loop() {
-		w := &World{Snapshot: snapshot.Compile(snapshot.Registrations{Objects: objects}), Now: time.Now(), Partial: true, Resources: someResources()}
+		w := &Input{Snapshot: snapshot.Compile(snapshot.Registrations{Objects: objects}), Now: time.Now(), Partial: true, Resources: someResources()}
 		if webhooks, policies, _ := w.Count(); webhooks != n || policies != n {
 			b.Fatalf("%d webhooks, %d policies", webhooks, policies)
 		}

@@ -34,10 +34,10 @@ type Options struct {
 	Progress func(done, of int)
 }
 
-// Report is the result of Check.
-type Report struct {
+// Result is the result of Check.
+type Result struct {
 	// Findings are ordered by level, then rule, then object.
-	Findings []Fault
+	Findings []Finding
 	// Checked are the rules that ran.
 	Checked []*Rule
 	// Unseen are sentences about parts that could not be seen, and the rules that they affect.
@@ -45,7 +45,7 @@ type Report struct {
 }
 
 // Count returns the number of findings of a level.
-func (r *Report) Count(level report.Level) int {
+func (r *Result) Count(level report.Level) int {
 	n := 0
 	for i := range r.Findings {
 		if r.Findings[i].Level == level {
@@ -55,13 +55,13 @@ func (r *Report) Count(level report.Level) int {
 	return n
 }
 
-// Check runs rules over a World. When ctx ends, it returns early with the findings so far.
-func Check(ctx context.Context, w *World, o Options) *Report {
+// Check runs rules over an Input. When ctx ends, it returns early with the findings so far.
+func Check(ctx context.Context, w *Input, o Options) *Result {
 	if o.Rules == nil {
 		o.Rules = Rules()
 	}
 	p := &pass{
-		World: w, ctx: ctx, about: o.About, report: &Report{}, unseen: map[string]bool{},
+		Input: w, ctx: ctx, about: o.About, report: &Result{}, unseen: map[string]bool{},
 		filters: map[*snapshot.Entry]int{}, filterNumbers: map[string]int{},
 		shapes: map[string]*apiservercel.DeclType{}, checkers: map[string]*expression.Typed{},
 		minimal: map[schema.GroupVersionKind]*expression.Partial{}, schemas: map[schema.GroupVersionKind]*spec.Schema{},
@@ -84,12 +84,12 @@ func Check(ctx context.Context, w *World, o Options) *Report {
 	return p.report
 }
 
-// pass is one run over a World.
+// pass is one run over an Input.
 type pass struct {
-	*World
+	*Input
 	ctx    context.Context
 	about  func(Object) bool
-	report *Report
+	report *Result
 	// rule is the rule that runs.
 	rule *Rule
 	// unseen has the sentences about parts that the current rule could not see.
@@ -173,7 +173,7 @@ func (p *pass) findsAs(level report.Level, where place, format string, args ...a
 	if !p.wanted(where.object) || level == Note && p.old(where.object) {
 		return
 	}
-	p.report.Findings = append(p.report.Findings, Fault{
+	p.report.Findings = append(p.report.Findings, Finding{
 		Rule: p.rule, Level: level, Message: fmt.Sprintf(format, args...), Object: where.object, Path: where.path,
 	})
 }
@@ -190,7 +190,7 @@ func (p *pass) findsCause(level report.Level, where place, cause, who, format st
 }
 
 // merge merges findings with a common cause into one.
-func merge(findings []Fault) []Fault {
+func merge(findings []Finding) []Finding {
 	type key struct {
 		rule  *Rule
 		level report.Level
@@ -221,12 +221,12 @@ var noteOf = []*Rule{unscoped, mutatingFailsClosed, mutatesMirrorPods}
 
 // oneNote removes the findings about a webhook whose remedy another finding has: about the same webhook, or, for the
 // replicas of a server, about another webhook of the server.
-func (p *pass) oneNote(findings []Fault) []Fault {
+func (p *pass) oneNote(findings []Finding) []Finding {
 	type webhook struct {
 		Object
 		index any
 	}
-	of := func(f *Fault) webhook {
+	of := func(f *Finding) webhook {
 		if len(f.Path) < 2 {
 			return webhook{Object: f.Object}
 		}
@@ -247,7 +247,7 @@ func (p *pass) oneNote(findings []Fault) []Fault {
 		}
 		best[of(f)] = min(best[of(f)], rank-len(noteOf))
 	}
-	return slices.DeleteFunc(findings, func(f Fault) bool {
+	return slices.DeleteFunc(findings, func(f Finding) bool {
 		if f.Rule == singleReplica {
 			return blocked[servers[of(&f)]]
 		}
@@ -256,7 +256,7 @@ func (p *pass) oneNote(findings []Fault) []Fault {
 	})
 }
 
-// misses notes a part of the World that the rule needs and cannot see.
+// misses notes a part of the Input that the rule needs and cannot see.
 func (p *pass) misses(format string, args ...any) { p.unseen[fmt.Sprintf(format, args...)] = true }
 
 // sum sorts the report.
@@ -293,13 +293,13 @@ func (p *pass) sum() {
 }
 
 // sort sorts the findings.
-func (r *Report) sort() {
+func (r *Result) sort() {
 	rank := func(l report.Level) int { return slices.Index([]report.Level{Error, Warning, Note}, l) }
 	places := map[*Rule]int{}
 	for i, rule := range r.Checked {
 		places[rule] = i
 	}
-	slices.SortStableFunc(r.Findings, func(a, b Fault) int {
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(rank(a.Level)-rank(b.Level), places[a.Rule]-places[b.Rule],
 			compareObjects(a.Object, b.Object), comparePaths(a.Path, b.Path))
 	})
@@ -376,7 +376,7 @@ func failsClosed(e *snapshot.Entry) bool { return e.FailurePolicy == registratio
 
 // serviceOf returns the service of a webhook that runs in the cluster; ok is false for a webhook outside of the
 // cluster.
-func (w *World) serviceOf(c *registration.ClientConfig) (name types.NamespacedName, ok bool) {
+func (w *Input) serviceOf(c *registration.ClientConfig) (name types.NamespacedName, ok bool) {
 	name, ok = namedService(c)
 	if ok && w.Elsewhere != nil && w.Elsewhere(name) {
 		return types.NamespacedName{}, false

@@ -11,8 +11,8 @@ import (
 )
 
 // Webhook returns the connection settings of a webhook in a plan. service is nil for a webhook
-// without a service. ok is false for an entry that is not a webhook, or that is not in the World.
-func (w *World) Webhook(e *plan.Entry) (c *registration.ClientConfig, at Address, service *types.NamespacedName, ok bool) {
+// without a service. ok is false for an entry that is not a webhook, or that is not in the Input.
+func (w *Input) Webhook(e *plan.Entry) (c *registration.ClientConfig, at Address, service *types.NamespacedName, ok bool) {
 	for _, source := range hooks {
 		if source.String() != e.Kind {
 			continue

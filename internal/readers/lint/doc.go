@@ -1,12 +1,12 @@
 // Package lint finds dangers in the configuration of admission before they cause an outage.
 //
-// # World, rules, findings
+// # Input, rules, findings
 //
-// A World is plain data: a Snapshot of registrations, the known objects around them, such as
+// An Input is plain data: a Snapshot of registrations, the known objects around them, such as
 // services and their pods, and the reasons why other objects cannot be seen. A Rule is a value, in
 // a file with the rules about the same subject. The directory rules has a text for each rule: its
-// reason, the remedy, a failing and a passing example. Check runs rules over a World and returns a
-// Report: the findings, the rules that ran, and the parts that could not be seen. A report without
+// reason, the remedy, a failing and a passing example. Check runs rules over an Input and returns a
+// Result: the findings, the rules that ran, and the parts that could not be seen. A report without
 // findings does not mean that the configuration is safe.
 //
 // # Matching
@@ -23,6 +23,6 @@
 //
 // # Concurrency
 //
-// Check does not change its World and starts no goroutine that outlives it. Rules may be used by
+// Check does not change its Input and starts no goroutine that outlives it. Rules may be used by
 // several goroutines.
 package lint

@@ -8,7 +8,7 @@ import (
 
 // Merge returns the findings of several Worlds, such as the variants of a repository. A finding that several have is
 // there once, with the Variant of the first, and names the subjects of all.
-func Merge(reports []*Report) *Report {
+func Merge(reports []*Result) *Result {
 	merged := *reports[0]
 	first := map[string]int{}
 	merged.Findings, merged.Unseen = nil, nil

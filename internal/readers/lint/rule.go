@@ -27,14 +27,14 @@ type Rule struct {
 	// Advice is the anchor of the section of the Kubernetes page "Admission Webhook Good Practices"
 	// that the rule checks; empty if the page does not have it.
 	Advice string
-	// Reads are the parts of the World that the rule reads in addition to the registrations.
+	// Reads are the parts of the Input that the rule reads in addition to the registrations.
 	Reads []Part
 	// Fails is an example file that breaks the rule, and Passes an example without findings.
 	Fails, Passes string
 	// OnWrite is set if a server can check the rule cheaply with data that it has: a client that
 	// writes a registration gets the errors as warnings.
 	OnWrite bool
-	// Upgrade is set if the rule runs only with an Upgrade in the World.
+	// Upgrade is set if the rule runs only with an Upgrade in the Input.
 	Upgrade bool
 
 	check func(*pass)
@@ -55,8 +55,8 @@ func (o Object) String() string {
 	return o.Kind + "/" + o.Namespace + "/" + o.Name
 }
 
-// Fault is one place where a rule is broken.
-type Fault struct {
+// Finding is one place where a rule is broken.
+type Finding struct {
 	Rule  *Rule
 	Level report.Level
 	// Message is one sentence or two, without a full stop at the end.
@@ -66,7 +66,7 @@ type Fault struct {
 	Object Object
 	Path   []any
 
-	// Variant is the index of the World with the fault; see Merge.
+	// Variant is the index of the Input with the fault; see Merge.
 	Variant int
 
 	// cause, if set, is the common cause of several findings. They are merged into one finding that
@@ -78,7 +78,7 @@ type Fault struct {
 }
 
 // add adds the who of findings with the same cause.
-func (f *Fault) add(others ...string) {
+func (f *Finding) add(others ...string) {
 	for _, who := range others {
 		if !slices.Contains(f.others, who) && who != f.who {
 			f.others = append(f.others, who)
@@ -91,7 +91,7 @@ func (f *Fault) add(others ...string) {
 
 // At returns the finding of a report: the fault, at a place of a file. The place is empty if the
 // object is in no file.
-func (f *Fault) At(file string, line, column int) report.Finding {
+func (f *Finding) At(file string, line, column int) report.Finding {
 	return report.Finding{
 		Level: f.Level, Rule: f.Rule.ID, Object: f.Object.String(), Field: f.Field(), Message: f.Message + ".",
 		File: file, Line: line, Column: column,
@@ -99,7 +99,7 @@ func (f *Fault) At(file string, line, column int) report.Finding {
 }
 
 // Field returns the path in the form webhooks[0].rules[1].
-func (f *Fault) Field() string { return pathText(f.Path) }
+func (f *Finding) Field() string { return pathText(f.Path) }
 
 func pathText(path []any) string {
 	var b strings.Builder

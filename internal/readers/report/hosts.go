@@ -18,7 +18,7 @@ var (
 
 // gitHub writes workflow commands, which GitHub shows at the lines of a pull request, and a line
 // with counts for the log.
-func (r *Report) gitHub(w io.Writer) error {
+func (r *Document) gitHub(w io.Writer) error {
 	var b strings.Builder
 	for i := range r.Findings {
 		f := &r.Findings[i]
@@ -72,7 +72,7 @@ var severities = map[Level]string{Error: "critical", Warning: "minor", Note: "in
 
 // gitLab writes a code quality report. GitLab requires a place for each finding: findings without a
 // file are reported in the first line of r.Elsewhere.
-func (r *Report) gitLab(w io.Writer) error {
+func (r *Document) gitLab(w io.Writer) error {
 	entries := []codeQuality{}
 	prints := fingerprints{}
 	for i := range r.Findings {

@@ -56,7 +56,7 @@ type (
 )
 
 // junit writes a test case for each Case, in a suite for each file.
-func (r *Report) junit(w io.Writer) error {
+func (r *Document) junit(w io.Writer) error {
 	all := junitSuites{Name: r.Tool}
 	var properties *junitProperties
 	if r.Kubernetes != "" {

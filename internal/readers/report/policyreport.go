@@ -45,7 +45,7 @@ const (
 )
 
 // policyReports writes PolicyReports, one or more for each namespace, and ClusterPolicyReports, in YAML.
-func (r *Report) policyReports(w io.Writer) error {
+func (r *Document) policyReports(w io.Writer) error {
 	var b bytes.Buffer
 	for _, one := range PolicyReports.Of("gatehouse-audit", map[string]any{"app.kubernetes.io/managed-by": "gatehouse"}, r.Resources) {
 		data, err := yaml.Marshal(one)

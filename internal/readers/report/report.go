@@ -25,8 +25,8 @@ const (
 // Levels has all levels, the most severe first.
 var Levels = []Level{Error, Warning, Note}
 
-// Rule is the rule of a kind of findings.
-type Rule struct {
+// Description is the rule of a kind of findings.
+type Description struct {
 	// ID names the rule, such as self-deadlock. Level is the usual level of its findings.
 	ID    string
 	Level Level
@@ -81,8 +81,8 @@ type Cause struct {
 	Webhook string `json:"webhook,omitempty"`
 }
 
-// Rule returns base with the cause: denied/PodSecurity, denied/policy/NAME, denied/webhook/CONFIGURATION/NAME.
-func (c *Cause) Rule(base string) string {
+// Description returns base with the cause: denied/PodSecurity, denied/policy/NAME, denied/webhook/CONFIGURATION/NAME.
+func (c *Cause) Description(base string) string {
 	switch {
 	case c.Policy != "":
 		return base + "/policy/" + c.Policy
@@ -256,15 +256,15 @@ type Difference struct {
 	Notes         []string
 }
 
-// Report is the result of a command.
-type Report struct {
+// Document is the result of a command.
+type Document struct {
 	// Tool is the name of the command, such as gatehouse lint, and Version the semantic version of the program
 	// without a leading v, empty if it has none.
 	Tool, Version string
 	// Title describes the subject of the report in one line.
 	Title string
 	// Rules are the checked rules. A finding may have another rule, of which only the ID is known.
-	Rules      []Rule
+	Rules      []Description
 	Findings   []Finding
 	Suppressed []Suppressed
 	// Cases are the evaluated objects or tests. If it is nil, each finding counts as a case.
@@ -288,7 +288,7 @@ type Report struct {
 }
 
 // notes returns the notes, after the note about the release.
-func (r *Report) notes() []string {
+func (r *Document) notes() []string {
 	if r.VersionNote == "" {
 		return r.Notes
 	}
@@ -296,7 +296,7 @@ func (r *Report) notes() []string {
 }
 
 // cases returns the cases, or the findings as cases.
-func (r *Report) cases() []Case {
+func (r *Document) cases() []Case {
 	if r.Cases != nil {
 		return r.Cases
 	}
@@ -315,13 +315,13 @@ func (r *Report) cases() []Case {
 }
 
 // writers are the formats for programs.
-var writers = map[string]func(*Report, io.Writer) error{
-	"json":         (*Report).json,
-	"sarif":        (*Report).sarif,
-	"junit":        (*Report).junit,
-	"github":       (*Report).gitHub,
-	"gitlab":       (*Report).gitLab,
-	"policyreport": (*Report).policyReports,
+var writers = map[string]func(*Document, io.Writer) error{
+	"json":         (*Document).json,
+	"sarif":        (*Document).sarif,
+	"junit":        (*Document).junit,
+	"github":       (*Document).gitHub,
+	"gitlab":       (*Document).gitLab,
+	"policyreport": (*Document).policyReports,
 }
 
 // Formats are the formats of every report, in the order of the documentation: first for people, then for programs.
@@ -334,7 +334,7 @@ func ForPeople(format string) bool {
 }
 
 // Write writes the report for programs. It returns the error of w, or an error that names an unknown format.
-func (r *Report) Write(w io.Writer, format string) error {
+func (r *Document) Write(w io.Writer, format string) error {
 	write := writers[format]
 	if write == nil {
 		return fmt.Errorf("%q is not a format for programs", format)
@@ -342,7 +342,7 @@ func (r *Report) Write(w io.Writer, format string) error {
 	return write(r, w)
 }
 
-func (r *Report) json(w io.Writer) error {
+func (r *Document) json(w io.Writer) error {
 	data, err := json.MarshalIndent(r.Data, "", "    ")
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 )
 
 // found is a report with every field set.
-var found = report.Report{
+var found = report.Document{
 	Tool: "gatehouse check", Version: "1.2.3", Title: "Check of 2 objects",
 	Rules: rules, Sums: []report.Sum{{Name: "rejected", N: 1}, {Name: "errors", N: 1}},
 	Findings: []report.Finding{
@@ -34,7 +34,7 @@ var found = report.Report{
 	},
 }
 
-func in(t *testing.T, r report.Report, format string) string {
+func in(t *testing.T, r report.Document, format string) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := r.Write(&b, format); err != nil {
@@ -99,7 +99,7 @@ type suites struct {
 }
 
 func TestJUnit(t *testing.T) {
-	read := func(r report.Report) (s suites) {
+	read := func(r report.Document) (s suites) {
 		if err := xml.Unmarshal([]byte(in(t, r, "junit")), &s); err != nil {
 			t.Fatal(err)
 		}

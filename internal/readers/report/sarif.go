@@ -21,10 +21,10 @@ const MaxResults = 25000
 const Schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 // sarif writes the report for code scanning.
-func (r *Report) sarif(w io.Writer) error {
+func (r *Document) sarif(w io.Writer) error {
 	driver := component{Name: r.Tool, InformationURI: ProjectURI, SemanticVersion: r.Version, Rules: []reportingDescriptor{}}
 	places := make(map[string]int, len(r.Rules))
-	add := func(rule *Rule) {
+	add := func(rule *Description) {
 		places[rule.ID] = len(driver.Rules)
 		driver.Rules = append(driver.Rules, descriptor(rule))
 	}
@@ -45,7 +45,7 @@ func (r *Report) sarif(w io.Writer) error {
 	prints := fingerprints{}
 	one := func(f *Finding, accepted ...suppression) {
 		if _, ok := places[f.Rule]; !ok {
-			add(&Rule{ID: f.Rule, Level: f.Level, Title: f.Rule + "."})
+			add(&Description{ID: f.Rule, Level: f.Level, Title: f.Rule + "."})
 		}
 		out.Results = append(out.Results, result{
 			RuleID: f.Rule, RuleIndex: places[f.Rule], Level: f.Level, Message: message{f.About()}, Suppressions: accepted,
@@ -80,7 +80,7 @@ func (p fingerprints) of(f *Finding, size int, separator string) string {
 	return fmt.Sprintf("%s%s%d", hash, separator, p[hash])
 }
 
-func descriptor(r *Rule) reportingDescriptor {
+func descriptor(r *Description) reportingDescriptor {
 	d := reportingDescriptor{ID: r.ID, Short: message{r.Title}, URI: r.URI, Configuration: configuration{r.Level}}
 	if r.Why != "" {
 		d.Full = &message{r.Why}

@@ -14,12 +14,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
 
-var rules = []report.Rule{
+var rules = []report.Description{
 	{ID: "one", Level: report.Error, Title: "The first.", Why: "Because.", Fix: "Do.", URI: "https://example.com/one", Tags: []string{"webhooks"}},
 	{ID: "two", Level: report.Note, Title: "The second."},
 }
 
-func write(t *testing.T, r *report.Report) []byte {
+func write(t *testing.T, r *report.Document) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	if err := r.Write(&b, "sarif"); err != nil {
@@ -60,7 +60,7 @@ func TestLogsFollowTheOfficialSchema(t *testing.T) {
 		}
 		return official.Validate(document)
 	}
-	for name, r := range map[string]*report.Report{
+	for name, r := range map[string]*report.Document{
 		"nothing found":         {Tool: "gatehouse lint", Rules: rules},
 		"nothing known":         {Tool: "gatehouse lint"},
 		"a version, an address": {Tool: "gatehouse lint", Version: "1.2.3", Rules: rules},
@@ -79,7 +79,7 @@ func TestLogsFollowTheOfficialSchema(t *testing.T) {
 		}
 	}
 	// The test detects an error.
-	wrong := bytes.Replace(write(t, &report.Report{Tool: "x", Rules: rules}), []byte(`"level": "error"`), []byte(`"level": "fatal"`), 1)
+	wrong := bytes.Replace(write(t, &report.Document{Tool: "x", Rules: rules}), []byte(`"level": "error"`), []byte(`"level": "fatal"`), 1)
 	if err := valid(wrong); !errors.As(err, new(*jsonschema.ValidationError)) {
 		t.Errorf("a log with a wrong level is valid: %v", err)
 	}
@@ -97,7 +97,7 @@ func TestFindingsKeepTheirIdentityWhenTheyMove(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal(write(t, &report.Report{Rules: rules, Findings: findings}), &log); err != nil {
+		if err := json.Unmarshal(write(t, &report.Document{Rules: rules, Findings: findings}), &log); err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range log.Runs[0].Results {
@@ -115,7 +115,7 @@ func TestFindingsKeepTheirIdentityWhenTheyMove(t *testing.T) {
 }
 
 func TestARunStaysWithinTheLimitsOfGitHub(t *testing.T) {
-	r := &report.Report{Rules: rules}
+	r := &report.Document{Rules: rules}
 	for i := range report.MaxResults + 3 {
 		r.Findings = append(r.Findings, report.Finding{Rule: "one", Level: report.Error, Message: fmt.Sprint(i)})
 	}
@@ -130,7 +130,7 @@ func TestARunStaysWithinTheLimitsOfGitHub(t *testing.T) {
 
 // A rule that only a finding names is in the log, too: results refer to rules by index.
 func TestTheRuleOfAFindingIsInTheLog(t *testing.T) {
-	text := string(write(t, &report.Report{Rules: rules, Findings: []report.Finding{{Rule: "three", Level: report.Note, Message: "odd"}}}))
+	text := string(write(t, &report.Document{Rules: rules, Findings: []report.Finding{{Rule: "three", Level: report.Note, Message: "odd"}}}))
 	if !strings.Contains(text, `"id": "three"`) || !strings.Contains(text, `"ruleIndex": 2`) {
 		t.Errorf("the log is %s", text)
 	}

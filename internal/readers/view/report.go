@@ -45,10 +45,10 @@ func (d Diff) Lines() []DiffLine {
 }
 
 // FindingsOf returns the findings of a report, up to maxFindings.
-func FindingsOf(r *report.Report) Findings { return findings(r.Findings, r.Rules) }
+func FindingsOf(r *report.Document) Findings { return findings(r.Findings, r.Rules) }
 
 // findings adds the addresses of the rules to findings.
-func findings(list []report.Finding, rules []report.Rule) Findings {
+func findings(list []report.Finding, rules []report.Description) Findings {
 	about := map[string]string{}
 	for i := range rules {
 		about[rules[i].ID] = rules[i].URI
@@ -61,7 +61,7 @@ func findings(list []report.Finding, rules []report.Rule) Findings {
 }
 
 // OfReport draws a report.
-func OfReport(r *report.Report) *Document {
+func OfReport(r *report.Document) *Document {
 	d := &Document{Title: r.Title, Blocks: []Block{Sums(r.Sums)}}
 	switch {
 	case len(r.Findings) > 0:

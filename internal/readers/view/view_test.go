@@ -82,7 +82,7 @@ func views(text string) map[string]*Document {
 		"traces": OfTraces([]*trace.Record{record(text), record(text)}),
 		"plan":   OfPlans([]Explained{{Plan: p, Tried: []Tried{{Kind: "ValidatingAdmissionPolicy", Name: text, Problems: []string{text}, Costs: []Cost{{Field: text, Limit: 7}}}}}}, links),
 		"plans":  OfPlans([]Explained{{Plan: p}, {For: text, Asked: text, Error: text}}, Links{}),
-		"report": OfReport(&report.Report{Title: text, Sums: []report.Sum{{Name: "errors", N: 1}}, Findings: []report.Finding{{Level: report.Error, Rule: text, Object: text, File: text, Message: text, Remedy: text}},
+		"report": OfReport(&report.Document{Title: text, Sums: []report.Sum{{Name: "errors", N: 1}}, Findings: []report.Finding{{Level: report.Error, Rule: text, Object: text, File: text, Message: text, Remedy: text}},
 			Changes: []report.Difference{{Heading: text, Diff: "@@\n-a\n+" + text, Notes: []string{text}}}, Parts: []report.Part{{Heading: "Not seen", Items: []string{text}}}}),
 	}
 }
@@ -422,7 +422,7 @@ func TestPeopleSeeWhatTheRecordHas(t *testing.T) {
 // A terminal prints each finding on one line, as compilers do, and changed outcomes as a diff. Empty lists are
 // omitted.
 func TestAReport(t *testing.T) {
-	r := &report.Report{Findings: []report.Finding{
+	r := &report.Document{Findings: []report.Finding{
 		{Level: report.Error, Rule: "denied/policy/teams", File: "a.yaml", Line: 3, Column: 5, Object: "ConfigMap a", Message: "no team\nat all"},
 		{Level: report.Note, Rule: "unseen", Message: "not all was seen"},
 	}}

@@ -210,8 +210,8 @@ func (s *seen) compile() *snapshot.Snapshot {
 }
 
 // lint runs the rules over the registrations that the viewer could read.
-func (s *seen) lint(ctx context.Context, compiled *snapshot.Snapshot) *lint.Report {
-	w := &lint.World{Snapshot: compiled, Now: time.Now(), Partial: true, Namespaces: s.namespaces, Hidden: map[registration.Source]string{}, Unseen: map[lint.Part]string{}}
+func (s *seen) lint(ctx context.Context, compiled *snapshot.Snapshot) *lint.Result {
+	w := &lint.Input{Snapshot: compiled, Now: time.Now(), Partial: true, Namespaces: s.namespaces, Hidden: map[registration.Source]string{}, Unseen: map[lint.Part]string{}}
 	if w.Namespaces == nil {
 		w.Namespaces = map[string]map[string]string{}
 		w.Unseen[lint.Namespaces] = "may not list namespaces"
@@ -333,7 +333,7 @@ func (s *seen) plugins(pass registration.Pass, compiled *snapshot.Snapshot) []st
 	return slices.Insert(names, at, acting...)
 }
 
-func (s *seen) registered(e *snapshot.Entry, found *lint.Report) view.Registered {
+func (s *seen) registered(e *snapshot.Entry, found *lint.Result) view.Registered {
 	d := e.Source.Descriptor()
 	r := view.Registered{Kind: d.Kind, Configuration: e.Configuration, Name: e.Name}
 	if key, ok := statOf(e); ok && s.counts != nil {
@@ -520,10 +520,10 @@ func (v *viewer) members(s *seen) (list []string) {
 
 // health lists problems: lint findings, registrations that are not active, webhooks that are not
 // called. others are sentences about servers.
-func (s *seen) health(ctx context.Context, others []string) *report.Report {
+func (s *seen) health(ctx context.Context, others []string) *report.Document {
 	compiled := s.compile()
 	found := s.lint(ctx, compiled)
-	f := &report.Report{Title: "Health"}
+	f := &report.Document{Title: "Health"}
 	href := func(kind, name string) string { return links.Entry(kind, name) }
 	for i := range found.Findings {
 		one := &found.Findings[i]

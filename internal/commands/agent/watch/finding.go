@@ -24,7 +24,7 @@ type finding struct {
 const maxMessage = 800
 
 // ofFault converts a lint finding. Its identity does not depend on its message, which may change.
-func ofFault(w *lint.World, f *lint.Fault) finding {
+func ofFault(w *lint.Input, f *lint.Finding) finding {
 	r := report.Resource{
 		APIVersion: apiVersionOf(w, f.Object.Kind), Kind: f.Object.Kind, Namespace: f.Object.Namespace, Name: f.Object.Name, UID: string(w.Written[f.Object].UID),
 		Policy: "gatehouse-lint", Rule: f.Rule.ID, Message: plain(f.Message),
@@ -42,7 +42,7 @@ func ofFault(w *lint.World, f *lint.Fault) finding {
 }
 
 // apiVersionOf returns the apiVersion of a kind that rules know, in the first group of the cluster that has it.
-func apiVersionOf(w *lint.World, kind string) string {
+func apiVersionOf(w *lint.Input, kind string) string {
 	for _, r := range w.Resources {
 		if r.Kind.Kind == kind {
 			return r.Kind.GroupVersion().String()

@@ -82,7 +82,7 @@ func (a *auditLog) check() error {
 }
 
 // world reads the webhooks and policies that admitted the requests.
-func (a *auditLog) world(ctx context.Context) (auditlog.World, error) {
+func (a *auditLog) world(ctx context.Context) (auditlog.Cluster, error) {
 	var w *offline.World
 	var err error
 	from := ""
@@ -98,12 +98,12 @@ func (a *auditLog) world(ctx context.Context) (auditlog.World, error) {
 		w, err = connect(ctx, a.cluster)
 	}
 	if err != nil {
-		return auditlog.World{}, fmt.Errorf("%s: %w", from, err)
+		return auditlog.Cluster{}, fmt.Errorf("%s: %w", from, err)
 	}
 	if w != nil && a.fromCluster == "" {
 		w.Registrations.Kubernetes = true
 	}
-	return auditlog.NewWorld(w), nil
+	return auditlog.NewCluster(w), nil
 }
 
 // readSnapshot reads the webhooks and policies of a snapshot.

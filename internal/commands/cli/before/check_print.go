@@ -27,9 +27,9 @@ func (o *checkOptions) print(out io.Writer, r *check.Report) error {
 }
 
 // checkReport converts the result of a check to the report of all formats.
-func checkReport(r *check.Report) *report.Report {
+func checkReport(r *check.Report) *report.Document {
 	s := &r.Summary
-	f := &report.Report{
+	f := &report.Document{
 		Tool:  "gatehouse check",
 		Title: fmt.Sprintf("Check of %s in %s", report.Count(s.Objects, "object"), report.Count(s.Files, "file")),
 		Rules: check.Rules(), Findings: r.Findings, Suppressed: r.Suppressed, Cases: checkCases(r),
@@ -150,7 +150,7 @@ func notSeen(r *check.Report) []string {
 
 // printText writes a report for people: changes of objects, a line for each finding, unread resources, and the
 // sums.
-func (o *checkOptions) printText(out io.Writer, r *check.Report, found *report.Report) error {
+func (o *checkOptions) printText(out io.Writer, r *check.Report, found *report.Document) error {
 	o.release.Print(out)
 	d := &view.Document{}
 	for _, c := range found.Changes {

@@ -243,7 +243,7 @@ func (o *lintOptions) run(ctx context.Context, streams command.Streams) error {
 
 // lintReport is the result of lint, with the position of each finding.
 type lintReport struct {
-	*lint.Report
+	*lint.Result
 	// release is the Kubernetes release that lint assumes.
 	release *command.Release
 	// subject describes the checked objects.
@@ -254,7 +254,7 @@ type lintReport struct {
 	suppressed []suppressedFinding
 	idle       []string
 	// locate returns the position of a field of a finding's object in the files.
-	locate func(*lint.Fault, []any) (at offline.Position, ok bool)
+	locate func(*lint.Finding, []any) (at offline.Position, ok bool)
 }
 
 // check runs the rules on the files or on the cluster of the command line.
@@ -263,7 +263,7 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 	var skipped, unread []string
 	var err error
 	var release *version.Version
-	r := &lintReport{locate: func(*lint.Fault, []any) (offline.Position, bool) { return offline.Position{}, false }}
+	r := &lintReport{locate: func(*lint.Finding, []any) (offline.Position, bool) { return offline.Position{}, false }}
 	live := len(o.paths) == 0 || *o.cluster.Flags.KubeConfig+*o.cluster.Flags.Context != ""
 	var config *rest.Config
 	if live {
@@ -285,7 +285,7 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 		}
 		world = files
 		variants := files.Variants()
-		r.locate = func(f *lint.Fault, path []any) (offline.Position, bool) {
+		r.locate = func(f *lint.Finding, path []any) (offline.Position, bool) {
 			return variants[f.Variant].Locate(f.Object, path)
 		}
 	}
@@ -313,7 +313,7 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 	if err != nil {
 		return nil, err
 	}
-	var reports []*lint.Report
+	var reports []*lint.Result
 	for i, variant := range variants {
 		judged, over, about := world, variant, func(lint.Object) bool { return true }
 		switch {
@@ -362,7 +362,7 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 			r.subject = subject(w)
 		}
 	}
-	r.Report = lint.Merge(reports)
+	r.Result = lint.Merge(reports)
 	if len(reports) > 1 {
 		r.subject += fmt.Sprintf(", in %d variants", len(reports))
 	}
@@ -414,7 +414,7 @@ func manifestDirectories(file string) (list []string, err error) {
 }
 
 // subject counts the webhooks, policies and initializers.
-func subject(w *lint.World) string {
+func subject(w *lint.Input) string {
 	webhooks, policies, initializers := w.Count()
 	return fmt.Sprintf("%s, %s and %s", report.Count(webhooks, "webhook"), report.Count(policies, "policy"), report.Count(initializers, "initializer"))
 }

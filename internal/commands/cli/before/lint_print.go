@@ -21,8 +21,8 @@ const practicesURI = "https://kubernetes.io/docs/concepts/cluster-administration
 const rulesURI = report.ProjectURI + "/blob/main/docs/lint.md#"
 
 // findings returns the findings of a level and of more severe levels.
-func (r *lintReport) findings(least report.Level) []*lint.Fault {
-	var list []*lint.Fault
+func (r *lintReport) findings(least report.Level) []*lint.Finding {
+	var list []*lint.Finding
 	for i := range r.Findings {
 		if f := &r.Findings[i]; slices.Index(report.Levels, f.Level) <= slices.Index(report.Levels, least) {
 			list = append(list, f)
@@ -32,7 +32,7 @@ func (r *lintReport) findings(least report.Level) []*lint.Fault {
 }
 
 // placed adds the position to a fault.
-func (r *lintReport) placed(f *lint.Fault) report.Finding {
+func (r *lintReport) placed(f *lint.Finding) report.Finding {
 	at, _ := r.locate(f, f.Path)
 	return f.At(at.File, at.Line, at.Column)
 }
@@ -44,8 +44,8 @@ func (r *lintReport) print(out io.Writer, format *command.ReportFormat, least re
 }
 
 // report builds the report of all formats.
-func (r *lintReport) report(list []*lint.Fault) *report.Report {
-	f := &report.Report{
+func (r *lintReport) report(list []*lint.Finding) *report.Document {
+	f := &report.Document{
 		Tool:  "gatehouse lint",
 		Title: "Dangers in " + r.subject,
 		Sums:  []report.Sum{{Name: "errors", N: r.Count(lint.Error)}, {Name: "warnings", N: r.Count(lint.Warning)}, {Name: "notes", N: r.Count(lint.Note)}, {Name: "rules checked", N: len(r.Checked)}},
@@ -57,7 +57,7 @@ func (r *lintReport) report(list []*lint.Fault) *report.Report {
 		f.Sums = append(f.Sums, report.Sum{Name: "suppressed", N: n})
 	}
 	for _, rule := range r.Checked {
-		f.Rules = append(f.Rules, report.Rule{
+		f.Rules = append(f.Rules, report.Description{
 			ID: rule.ID, Level: rule.Level, Title: rule.Title + ".", Why: rule.Why, Fix: rule.Fix,
 			URI: rulesURI + rule.ID, Tags: []string{"kubernetes", "admission"},
 		})
@@ -74,7 +74,7 @@ func (r *lintReport) report(list []*lint.Fault) *report.Report {
 
 // printText writes a report for people: a line for each finding, the sums, acceptances without effect, and
 // unread objects.
-func (r *lintReport) printText(out io.Writer, found *report.Report, verbosity int) error {
+func (r *lintReport) printText(out io.Writer, found *report.Document, verbosity int) error {
 	r.release.Print(out)
 	sum := view.Together{view.Note("%s, %s and %s in %s, by %s.",
 		report.Count(r.Count(lint.Error), "error"), report.Count(r.Count(lint.Warning), "warning"), report.Count(r.Count(lint.Note), "note"), r.subject, report.Count(len(r.Checked), "rule"))}
@@ -145,12 +145,12 @@ type lintData struct {
 	VersionNote       string `json:"versionNote,omitempty"`
 }
 
-func (r *lintReport) data(list []*lint.Fault) *lintData {
+func (r *lintReport) data(list []*lint.Finding) *lintData {
 	data := &lintData{
 		APIVersion: "gatehouse.dev/v1alpha1", Kind: "LintReport", Findings: []lintFinding{}, Unseen: append([]string{}, r.Unseen...), WithoutEffect: r.idle,
 		KubernetesVersion: emulation.Behaves("v" + emulation.Release), VersionNote: r.release.Line,
 	}
-	one := func(f *lint.Fault) lintFinding {
+	one := func(f *lint.Finding) lintFinding {
 		p := r.placed(f)
 		out := lintFinding{Rule: p.Rule, Level: p.Level, Message: f.Message, Field: p.Field, File: p.File, Line: p.Line, Column: p.Column}
 		out.Object.Kind, out.Object.Namespace, out.Object.Name = f.Object.Kind, f.Object.Namespace, f.Object.Name

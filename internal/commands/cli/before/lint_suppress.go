@@ -10,7 +10,7 @@ import (
 
 // suppressedFinding is an accepted finding.
 type suppressedFinding struct {
-	finding lint.Fault
+	finding lint.Finding
 	reason  string
 	// by is the place of the acceptance: FILE:LINE, the configuration file, or a flag.
 	by string
@@ -54,7 +54,7 @@ func (r *lintReport) suppress(o *lintOptions, comments []manifests.Acceptance) {
 }
 
 // accepts returns the reason of the acceptance of a finding, and its place; empty if it is not accepted.
-func (o *lintOptions) accepts(r *lintReport, f *lint.Fault) (reason, by string) {
+func (o *lintOptions) accepts(r *lintReport, f *lint.Finding) (reason, by string) {
 	for _, one := range o.skip {
 		kind, name, named := strings.Cut(one, "/")
 		if strings.EqualFold(kind, f.Object.Kind) && (!named || one[len(kind):] == f.Object.String()[len(f.Object.Kind):] || name == f.Object.Name) {

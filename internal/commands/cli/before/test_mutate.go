@@ -48,10 +48,10 @@ func (o *testOptions) mutates(ctx context.Context) (_ func(file string, first, l
 func unnoticed(kind mutants.Kind) string { return "unnoticed-" + string(kind) }
 
 // mutantRules are the rules of surviving mutants.
-func mutantRules() []report.Rule {
-	rules := make([]report.Rule, len(mutants.Kinds))
+func mutantRules() []report.Description {
+	rules := make([]report.Description, len(mutants.Kinds))
 	for i, kind := range mutants.Kinds {
-		rules[i] = report.Rule{
+		rules[i] = report.Description{
 			ID: unnoticed(kind), Level: report.Warning, Title: "A mutant of this " + strings.ReplaceAll(string(kind), "-", " ") + " survives.",
 			Why: "The tests pass with the change, so they would miss a mistake there.", Fix: "Write a test with the request that the message names.",
 		}
@@ -60,7 +60,7 @@ func mutantRules() []report.Rule {
 }
 
 // addMutants adds the surviving mutants to a report.
-func addMutants(f *report.Report, m *suite.Mutants) {
+func addMutants(f *report.Document, m *suite.Mutants) {
 	if m == nil {
 		return
 	}
@@ -79,7 +79,7 @@ func printMutants(b io.Writer, m *suite.Mutants) {
 	if m == nil {
 		return
 	}
-	f := &report.Report{}
+	f := &report.Document{}
 	addMutants(f, m)
 	for i := range f.Findings {
 		one := &f.Findings[i]

@@ -24,12 +24,12 @@ const (
 )
 
 // testReport converts the results of tests to the report of all formats.
-func testReport(r *suite.Report) *report.Report {
+func testReport(r *suite.Report) *report.Document {
 	s := &r.Summary
-	f := &report.Report{
+	f := &report.Document{
 		Tool:  "gatehouse test",
 		Title: report.Count(s.Tests, "test") + " of admission in " + report.Count(s.Files, "file"),
-		Rules: []report.Rule{
+		Rules: []report.Description{
 			{ID: ruleTestFailed, Level: report.Error, Title: "A test of admission failed.", Fix: "Change the policy, the webhook or the expectation of the test."},
 			{ID: ruleTestNotJudged, Level: report.Error, Title: "A test of admission could not be decided.", Fix: "The message names the missing object."},
 			{ID: ruleTestFile, Level: report.Error, Title: "A file with tests of admission is wrong, and its tests do not run.", Fix: "The message names the mistake."},

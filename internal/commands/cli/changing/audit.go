@@ -161,8 +161,8 @@ func (o *auditOptions) printText(out io.Writer, r *auditreport.Report) error {
 
 // auditReport is the report of an audit, for all formats. Each finding has the position of the policy, since
 // the objects of a cluster have no file.
-func auditReport(r *auditreport.Report) *report.Report {
-	f := &report.Report{
+func auditReport(r *auditreport.Report) *report.Document {
+	f := &report.Document{
 		Tool:  "gatehouse audit",
 		Title: "Audit of " + report.Count(r.Judged, "object"),
 		Sums:  []report.Sum{{Name: "without a finding", N: r.Passed}, {Name: "findings", N: len(r.Findings) + r.More}},
@@ -172,7 +172,7 @@ func auditReport(r *auditreport.Report) *report.Report {
 	for _, one := range r.Findings {
 		if !known[one.Policy] {
 			known[one.Policy] = true
-			f.Rules = append(f.Rules, report.Rule{ID: one.Policy, Level: report.Error, Title: "Violation of " + one.Policy + "."})
+			f.Rules = append(f.Rules, report.Description{ID: one.Policy, Level: report.Error, Title: "Violation of " + one.Policy + "."})
 		}
 		f.Findings = append(f.Findings, report.Finding{Level: one.Level(), Rule: one.Policy, File: one.File, Line: one.Line, Object: one.Title(), Message: one.Message})
 		f.Resources = append(f.Resources, one.Resource())

@@ -35,7 +35,7 @@ func (o *ReportFormat) AddFlag(f *pflag.FlagSet, more ...string) {
 }
 
 // Write writes a report in the chosen format. text writes the report for a terminal.
-func (o *ReportFormat) Write(out io.Writer, r *report.Report, text func(io.Writer) error) error {
+func (o *ReportFormat) Write(out io.Writer, r *report.Document, text func(io.Writer) error) error {
 	r.Version = semantic()
 	switch {
 	case o.Name == "text":

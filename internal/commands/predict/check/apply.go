@@ -85,7 +85,7 @@ func (r *run) send(ctx context.Context, c *stage.Client, t *task) (*stage.Answer
 	if r.ServerSide || t.serverSide {
 		if r.Old != nil && !t.removed {
 			// The response does not show whether the object changed.
-			current, err := r.admin.Do(ctx, stage.Request{Method: http.MethodGet, Path: t.path()})
+			current, err := r.admin.Do(ctx, stage.HTTPRequest{Method: http.MethodGet, Path: t.path()})
 			if err != nil {
 				return nil, err
 			}
@@ -96,7 +96,7 @@ func (r *run) send(ctx context.Context, c *stage.Client, t *task) (*stage.Answer
 		return r.unconverted(t, func(t *task) (*stage.Answer, error) {
 			query := t.query(serverSideManager)
 			query.Set("force", "false")
-			return c.Do(ctx, stage.Request{
+			return c.Do(ctx, stage.HTTPRequest{
 				Method: http.MethodPatch, Path: t.path(), ContentType: string(types.ApplyPatchType), Body: stage.Encode(t.sent.Object), Query: query,
 			})
 		})
@@ -125,7 +125,7 @@ func (r *run) change(ctx context.Context, c *stage.Client, t *task) (*stage.Answ
 	if t.name == "" || len(content.IsPathSegmentName(t.name)) > 0 {
 		return nil, nil
 	}
-	current, err := c.Do(ctx, stage.Request{Method: http.MethodGet, Path: t.path()})
+	current, err := c.Do(ctx, stage.HTTPRequest{Method: http.MethodGet, Path: t.path()})
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (r *run) create(ctx context.Context, c *stage.Client, t *task) (*stage.Answ
 		if err != nil {
 			return nil, err
 		}
-		return c.Do(ctx, stage.Request{
+		return c.Do(ctx, stage.HTTPRequest{
 			Method: http.MethodPost, Path: stage.Collection(t.kind, t.namespace), ContentType: stage.JSON, Query: t.query(clientSideManager), Body: body,
 		})
 	})
@@ -248,7 +248,7 @@ func (t *task) patch(ctx context.Context, c *stage.Client, current []byte) (*sta
 	if err != nil {
 		return nil, err
 	}
-	change := stage.Request{Method: http.MethodPatch, Path: t.path(), Query: t.query(clientSideManager)}
+	change := stage.HTTPRequest{Method: http.MethodPatch, Path: t.path(), Query: t.query(clientSideManager)}
 	if typed, failure := scheme.Scheme.New(t.kind.Kind); failure == nil {
 		meta, failure := strategicpatch.NewPatchMetaFromStruct(typed)
 		if failure != nil {

@@ -275,13 +275,13 @@ func (r *run) remove(ctx context.Context, judging bool) error {
 		r.removed = append(r.removed, t)
 		// The objects depend on one another, so they are deleted one by one.
 		if r.predicting {
-			current, err := r.admin.Do(ctx, stage.Request{Method: http.MethodGet, Path: t.path()})
+			current, err := r.admin.Do(ctx, stage.HTTPRequest{Method: http.MethodGet, Path: t.path()})
 			if err != nil {
 				return err
 			}
 			t.current = current.Body
 		}
-		q := stage.Request{Method: http.MethodDelete, Path: t.path(), Query: map[string][]string{"propagationPolicy": {"Background"}}}
+		q := stage.HTTPRequest{Method: http.MethodDelete, Path: t.path(), Query: map[string][]string{"propagationPolicy": {"Background"}}}
 		a, err := r.user.Do(ctx, q)
 		if err != nil {
 			return err

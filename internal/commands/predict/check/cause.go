@@ -97,5 +97,5 @@ func deniedRule(s *metav1.Status, d *denial) string {
 	if base := ruleOf(s); base == ruleNamespace {
 		return base
 	}
-	return d.Rule(ruleDenied)
+	return d.Description(ruleDenied)
 }

@@ -63,7 +63,7 @@ func (r *run) dependents(ctx context.Context, t *task) (findings []func(), err e
 	for i := range made {
 		d := &made[i]
 		kind, controller := r.stage.Kinds().Of(d.Object.GroupVersionKind()), r.stage.Client(d.By.GetName(), d.By.GetGroups())
-		q := stage.Request{Method: http.MethodPost, Path: stage.Collection(kind, t.namespace), ContentType: stage.JSON, Body: stage.Encode(d.Object.Object)}
+		q := stage.HTTPRequest{Method: http.MethodPost, Path: stage.Collection(kind, t.namespace), ContentType: stage.JSON, Body: stage.Encode(d.Object.Object)}
 		q.Query = map[string][]string{"dryRun": {metav1.DryRunAll}}
 		if !r.Call && !r.seesManagers && !r.predicting {
 			if a, err := controller.Judge(ctx, kind, t.namespace, q.Query, q.Body); err == nil && a.OK() {
@@ -92,7 +92,7 @@ func (r *run) dependents(ctx context.Context, t *task) (findings []func(), err e
 				field := strings.Join(d.Template, ".")
 				message := (&dependent{*d}).rejected(cause.message)
 				findings = append(findings, func() {
-					r.report.addFindingWithCause(t, report.Error, cause.Rule(ruleDependent), field, message, cause.Cause)
+					r.report.addFindingWithCause(t, report.Error, cause.Description(ruleDependent), field, message, cause.Cause)
 				})
 			}
 		}

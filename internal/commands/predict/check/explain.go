@@ -125,7 +125,7 @@ func (r *run) calls(ctx context.Context, world *offline.World, t *task) error {
 			if s.Effect == plan.Reject {
 				cause := causeOf(s)
 				r.mu.Lock()
-				r.report.addFindingWithCause(t, report.Error, cause.Rule(ruleDependent), strings.Join(d.Template, "."), d.rejected(s.Reason.Message), cause)
+				r.report.addFindingWithCause(t, report.Error, cause.Description(ruleDependent), strings.Join(d.Template, "."), d.rejected(s.Reason.Message), cause)
 				r.mu.Unlock()
 				break
 			}
@@ -184,7 +184,7 @@ func (r *run) rejectUncalled(t *task, p *plan.Plan, s *plan.Step) {
 	if t.removed {
 		message = deletionRejected + message
 	}
-	r.report.addFindingWithCause(t, report.Error, cause.Rule(ruleDenied), "", message, cause)
+	r.report.addFindingWithCause(t, report.Error, cause.Description(ruleDenied), "", message, cause)
 }
 
 // causeOf returns the webhook of a step as a cause.

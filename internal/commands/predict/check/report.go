@@ -284,7 +284,7 @@ func (r *Report) judged(t *task) {
 			field = before
 		}
 		cause := a.warningCause(w)
-		r.addFindingWithCause(t, report.Warning, cause.Rule(rule), field, w, cause)
+		r.addFindingWithCause(t, report.Warning, cause.Description(rule), field, w, cause)
 	}
 	if a.OK() {
 		if t.result.Verdict == Unknown {

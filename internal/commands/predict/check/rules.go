@@ -32,7 +32,7 @@ const (
 
 // FindRule returns the rule of a finding. The ID may include a cause: denied/PodSecurity. It returns nil if there is no
 // such rule.
-func FindRule(id string) *report.Rule {
+func FindRule(id string) *report.Description {
 	base, cause, _ := strings.Cut(id, "/")
 	for _, r := range Rules() {
 		if r.ID == base {
@@ -46,11 +46,11 @@ func FindRule(id string) *report.Rule {
 }
 
 // Rules lists all rules.
-func Rules() []report.Rule {
-	rule := func(id string, level report.Level, title, fix string) report.Rule {
-		return report.Rule{ID: id, Level: level, Title: title + ".", Fix: fix}
+func Rules() []report.Description {
+	rule := func(id string, level report.Level, title, fix string) report.Description {
+		return report.Description{ID: id, Level: level, Title: title + ".", Fix: fix}
 	}
-	return []report.Rule{
+	return []report.Description{
 		rule(ruleUnreadable, report.Error, "The file cannot be read", "Correct the YAML or JSON. Render templates first, and check what comes out."),
 		rule(ruleDuplicateKey, report.Warning, "A key is there twice", "Remove one of them: kubectl takes the last one and does not say so."),
 		rule(ruleUnknownKind, report.Error, "The cluster has no such kind", "Correct apiVersion and kind, or add the CustomResourceDefinition to the files, or name a cluster that has it."),

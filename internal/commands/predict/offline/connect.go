@@ -25,7 +25,7 @@ const (
 
 // Connector connects to webhooks to read their certificates. It sends no requests.
 type Connector struct {
-	World *lint.World
+	World *lint.Input
 	// Elsewhere, if set, returns the address of a service that runs outside of the cluster.
 	Elsewhere func(namespace, name string, port int32) (address string, ok bool)
 	// Inside reports whether this process runs in the cluster, where the cluster IPs of services are reachable.

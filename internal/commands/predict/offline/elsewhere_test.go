@@ -75,7 +75,7 @@ spec:
 			t.Fatal(err)
 		}
 		found := of(lint.Check(t.Context(), world, lint.Options{}), "expression-types")
-		if tc.want == "" && len(found) > 0 || tc.want != "" && !slices.ContainsFunc(found, func(f lint.Fault) bool { return strings.Contains(f.Message, tc.want) }) {
+		if tc.want == "" && len(found) > 0 || tc.want != "" && !slices.ContainsFunc(found, func(f lint.Finding) bool { return strings.Contains(f.Message, tc.want) }) {
 			t.Errorf("%s: %+v, want %q", tc.content, found, tc.want)
 		}
 	}

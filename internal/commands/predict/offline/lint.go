@@ -36,7 +36,7 @@ import (
 
 // survey collects the objects that the rules of package lint read.
 type survey struct {
-	world *lint.World
+	world *lint.Input
 	// roles are the rules of roles, by kind, namespace and name.
 	roles    map[lint.Object][]rbacv1.PolicyRule
 	bindings []binding
@@ -75,7 +75,7 @@ var surveyed = []struct {
 
 func newSurvey(now time.Time) *survey {
 	return &survey{
-		world: &lint.World{
+		world: &lint.Input{
 			Reviews: emulation.JudgesReviews(),
 			Now:     now, Unseen: map[lint.Part]string{}, Hidden: map[registration.Source]string{}, Written: map[lint.Object]lint.Written{}, Patched: map[lint.Object]string{}, Several: map[schema.GroupResource]bool{}, Kept: map[lint.Kept]bool{},
 			Namespaces: map[string]map[string]string{}, Services: map[types.NamespacedName]*corev1.Service{}, Ready: map[types.NamespacedName]int{},
@@ -86,7 +86,7 @@ func newSurvey(now time.Time) *survey {
 
 // Lint returns the world for the lint rules, with all known objects. over, which may be nil, is a World of files whose
 // objects replace objects of the same names. The error reports that the cluster does not respond.
-func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.World, error) {
+func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Input, error) {
 	s := newSurvey(now)
 	objects := w.Registrations.Objects
 	s.world.Partial = w.files != nil

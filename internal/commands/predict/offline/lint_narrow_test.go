@@ -61,8 +61,8 @@ func TestNarrowRules(t *testing.T) {
 		return strings.Replace(text, "metadata: {name: a}", "metadata: {name: a, "+metadata+"}", 1)
 	}
 	csv := "---\napiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: w.v1}\n"
-	without := func(prefix string) func(*lint.World) {
-		return func(w *lint.World) {
+	without := func(prefix string) func(*lint.Input) {
+		return func(w *lint.Input) {
 			w.Resources = slices.DeleteFunc(w.Resources, func(r lint.Resource) bool {
 				return r.GroupVersion() == schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"} && strings.HasPrefix(r.Resource, prefix)
 			})
@@ -85,7 +85,7 @@ func TestNarrowRules(t *testing.T) {
 		// want and not are rules, or rules with their level; unseen is a part of a sentence.
 		want, not []string
 		unseen    string
-		change    func(*lint.World)
+		change    func(*lint.Input)
 	}{
 		{"a service without a namespace", map[string]string{"a.yaml": hook(workloads, optIn) + service("name: w")}, nil, []string{"service-missing"}, "", nil},
 		{"a service in the namespace default", map[string]string{"a.yaml": hook(workloads, optIn) + service("name: w, namespace: default")}, []string{"service-missing"}, nil, "", nil},
@@ -260,7 +260,7 @@ func TestTheNewestVariantsAreRead(t *testing.T) {
 }
 
 // lintTree returns the findings of the files of a directory, and the sentences about skipped parts.
-func lintTree(t *testing.T, files map[string]string, change func(*lint.World)) (*lint.Report, []string) {
+func lintTree(t *testing.T, files map[string]string, change func(*lint.Input)) (*lint.Result, []string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -273,7 +273,7 @@ func lintTree(t *testing.T, files map[string]string, change func(*lint.World)) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	var reports []*lint.Report
+	var reports []*lint.Result
 	for _, v := range w.Variants() {
 		world, err := v.Lint(t.Context(), exampleTime, nil)
 		if err != nil {

@@ -489,7 +489,7 @@ func TestVariantsOfFiles(t *testing.T) {
 			if tc.unseen != "" && !strings.Contains(strings.Join(skipped, "\n"), tc.unseen) {
 				t.Errorf("%q does not name %q", skipped, tc.unseen)
 			}
-			var reports []*lint.Report
+			var reports []*lint.Result
 			for _, v := range variants {
 				world, err := v.Lint(t.Context(), exampleTime, nil)
 				if err != nil {

@@ -32,7 +32,7 @@ const (
 var exampleTime = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 
 // lintFile checks a file with the content.
-func lintFile(t *testing.T, content string, change func(*lint.World)) (*lint.Report, *offline.World) {
+func lintFile(t *testing.T, content string, change func(*lint.Input)) (*lint.Result, *offline.World) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file.yaml")
 	writeFile(t, name, content)
@@ -57,7 +57,7 @@ func lintFile(t *testing.T, content string, change func(*lint.World)) (*lint.Rep
 }
 
 // of returns the findings of a rule.
-func of(r *lint.Report, id string) (list []lint.Fault) {
+func of(r *lint.Result, id string) (list []lint.Finding) {
 	for _, f := range r.Findings {
 		if f.Rule.ID == id {
 			list = append(list, f)
@@ -70,9 +70,9 @@ func of(r *lint.Report, id string) (list []lint.Fault) {
 func TestExamplesOfRules(t *testing.T) {
 	for _, r := range lint.Rules() {
 		t.Run(r.ID, func(t *testing.T) {
-			var change func(*lint.World)
+			var change func(*lint.Input)
 			if r.Upgrade {
-				change = func(w *lint.World) {
+				change = func(w *lint.Input) {
 					w.Upgrade = &lint.Upgrade{
 						To: version.MajorMinor(1, 37), Known: version.MajorMinor(1, 37), Lives: offline.Lives(),
 						Plugins: map[string]bool{"NodeRestriction": true}, Flags: map[string]bool{"enable-admission-plugins": true},
@@ -84,12 +84,12 @@ func TestExamplesOfRules(t *testing.T) {
 			}
 			if r.ID == "mutation-not-validated" {
 				// Files do not show which other objects validate in a cluster.
-				change = func(w *lint.World) { w.Partial = false }
+				change = func(w *lint.Input) { w.Partial = false }
 			}
 			if slices.Contains(r.Reads, lint.Certificates) {
 				// The server presents the certificate of the passing example, or the certificate in its caBundle, or
 				// none at port 443.
-				change = func(w *lint.World) {
+				change = func(w *lint.Input) {
 					served := lint.Served{Chain: []*x509.Certificate{certificate(t, r.Passes)}}
 					switch r.ID {
 					case "certificate-expires":
@@ -259,7 +259,7 @@ func TestIncidentsAreFound(t *testing.T) {
 			}
 			all := strings.Join(texts, "\n")
 			for _, id := range tc.errors {
-				if !slices.ContainsFunc(of(report, id), func(f lint.Fault) bool { return f.Level == lint.Error }) {
+				if !slices.ContainsFunc(of(report, id), func(f lint.Finding) bool { return f.Level == lint.Error }) {
 					t.Errorf("%s does not find it:\n%s", id, all)
 				}
 			}
@@ -587,7 +587,7 @@ func TestWebhooksElsewhere(t *testing.T) {
 	const hook = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: a}\nwebhooks:\n- name: a.example.com\n  clientConfig: {service: {namespace: one, name: hooks}}\n" +
 		"  admissionReviewVersions: [v1]\n  sideEffects: None\n  failurePolicy: Fail\n  rules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [pods]}]\n"
 	for _, elsewhere := range []bool{false, true} {
-		report, _ := lintFile(t, hook, func(w *lint.World) {
+		report, _ := lintFile(t, hook, func(w *lint.Input) {
 			// The world is a cluster without such a service.
 			w.Partial = false
 			if elsewhere {
@@ -626,16 +626,16 @@ spec: {policyName: teams, validationActions: [Deny]}
 `
 	for _, tc := range []struct {
 		name, rollout string
-		change        func(*lint.World)
+		change        func(*lint.Input)
 		want          []string
 	}{
 		{"files for either server", "", nil, []string{"enforcement-forgotten", "enforcement-ignored"}},
-		{"files for Gatehouse", "", func(w *lint.World) { w.Gatehouse = true }, []string{"enforcement-forgotten"}},
-		{"files for a kube-apiserver", "", func(w *lint.World) { w.Snapshot.Kubernetes = true }, []string{"enforcement-ignored"}},
-		{"a label leaves", ", gatehouse.dev/rollout: stage notin (dev)", func(w *lint.World) { w.Gatehouse = true }, []string{"enforcement-forgotten", "rollout-opt-out"}},
-		{"the absence of a label", `, gatehouse.dev/rollout: "!experimental"`, func(w *lint.World) { w.Gatehouse = true }, []string{"enforcement-forgotten", "rollout-opt-out"}},
-		{"a label enters", ", gatehouse.dev/rollout: stage in (dev)", func(w *lint.World) { w.Gatehouse = true }, []string{"enforcement-forgotten"}},
-		{"names", ", gatehouse.dev/rollout: kubernetes.io/metadata.name notin (dev)", func(w *lint.World) { w.Gatehouse = true }, []string{"enforcement-forgotten"}},
+		{"files for Gatehouse", "", func(w *lint.Input) { w.Gatehouse = true }, []string{"enforcement-forgotten"}},
+		{"files for a kube-apiserver", "", func(w *lint.Input) { w.Snapshot.Kubernetes = true }, []string{"enforcement-ignored"}},
+		{"a label leaves", ", gatehouse.dev/rollout: stage notin (dev)", func(w *lint.Input) { w.Gatehouse = true }, []string{"enforcement-forgotten", "rollout-opt-out"}},
+		{"the absence of a label", `, gatehouse.dev/rollout: "!experimental"`, func(w *lint.Input) { w.Gatehouse = true }, []string{"enforcement-forgotten", "rollout-opt-out"}},
+		{"a label enters", ", gatehouse.dev/rollout: stage in (dev)", func(w *lint.Input) { w.Gatehouse = true }, []string{"enforcement-forgotten"}},
+		{"names", ", gatehouse.dev/rollout: kubernetes.io/metadata.name notin (dev)", func(w *lint.Input) { w.Gatehouse = true }, []string{"enforcement-forgotten"}},
 	} {
 		report, _ := lintFile(t, fmt.Sprintf(policy, tc.rollout), tc.change)
 		var got []string

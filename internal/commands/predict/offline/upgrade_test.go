@@ -125,7 +125,7 @@ spec:
 			[]string{"upgrade-server-options: has no feature gate PodSchedulingReadiness"}},
 	} {
 		t.Run("S2.42 "+tc.name, func(t *testing.T) {
-			report, world := lintFile(t, tc.file, func(w *lint.World) {
+			report, world := lintFile(t, tc.file, func(w *lint.Input) {
 				w.Upgrade = &lint.Upgrade{
 					From: release(tc.from), To: release(tc.to), Known: release("1.37"), Lives: offline.Lives(),
 					Flags: map[string]bool{"secure-port": true, "feature-gates": true, "runtime-config": true, "enable-admission-plugins": true}, Plugins: map[string]bool{"PodSecurity": true},

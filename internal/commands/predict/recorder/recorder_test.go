@@ -68,7 +68,7 @@ func TestWhatIsNotRecorded(t *testing.T) {
 				rules = append(rules, r)
 			}
 			resource, group, _ := strings.Cut(c.resource, ".")
-			q := &requestlog.Request{Resource: metav1.GroupVersionResource{Group: group, Resource: resource}, Object: json.RawMessage(c.object), OldObject: json.RawMessage(c.object)}
+			q := &requestlog.Entry{Resource: metav1.GroupVersionResource{Group: group, Resource: resource}, Object: json.RawMessage(c.object), OldObject: json.RawMessage(c.object)}
 			if err := redact(q, rules); err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +82,7 @@ func TestWhatIsNotRecorded(t *testing.T) {
 			}
 		})
 	}
-	q := &requestlog.Request{User: authenticationv1.UserInfo{Username: "u", Extra: map[string]authenticationv1.ExtraValue{"assertion": {"hidden"}, "authentication.kubernetes.io/node-name": {"n"}}}}
+	q := &requestlog.Entry{User: authenticationv1.UserInfo{Username: "u", Extra: map[string]authenticationv1.ExtraValue{"assertion": {"hidden"}, "authentication.kubernetes.io/node-name": {"n"}}}}
 	want := authenticationv1.UserInfo{Username: "u", Extra: map[string]authenticationv1.ExtraValue{"assertion": {"redacted"}, "authentication.kubernetes.io/node-name": {"n"}}}
 	if err := redact(q, nil); err != nil || !reflect.DeepEqual(q.User, want) || !slices.Equal(q.Removed, []string{"the values of user.extra"}) {
 		t.Errorf("the user is %v, removed %q, %v", q.User, q.Removed, err)
@@ -111,7 +111,7 @@ func TestFilesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 40 {
-			q := &requestlog.Request{APIVersion: requestlog.APIVersion, Kind: requestlog.Kind, Operation: requestlog.Connect, Name: fmt.Sprint("n", i), Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}}
+			q := &requestlog.Entry{APIVersion: requestlog.APIVersion, Kind: requestlog.Kind, Operation: requestlog.Connect, Name: fmt.Sprint("n", i), Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}}
 			line, err := json.Marshal(q)
 			if err != nil {
 				t.Fatal(err)
@@ -132,7 +132,7 @@ func TestFilesAreBounded(t *testing.T) {
 			t.Errorf("compress %v: files %v", compress, entries)
 		}
 		var names []string
-		if _, err := (&requestlog.Reader{Paths: []string{dir}}).Read(t.Context(), func(q *requestlog.Request) error {
+		if _, err := (&requestlog.Reader{Paths: []string{dir}}).Read(t.Context(), func(q *requestlog.Entry) error {
 			names = append(names, q.Name)
 			return nil
 		}); err != nil {

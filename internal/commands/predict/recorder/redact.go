@@ -72,7 +72,7 @@ func ParseRedaction(text string) (*Redaction, error) {
 }
 
 // of reports whether the redaction applies to the resource of a request.
-func (r *Redaction) of(q *requestlog.Request) bool {
+func (r *Redaction) of(q *requestlog.Entry) bool {
 	name := q.Resource.Resource
 	if q.Resource.Group != "" && strings.Contains(r.resource, ".") {
 		name += "." + q.Resource.Group
@@ -81,7 +81,7 @@ func (r *Redaction) of(q *requestlog.Request) bool {
 }
 
 // redact removes credentials, and the fields named by the rules, from a request (S25.13).
-func redact(q *requestlog.Request, rules []*Redaction) error {
+func redact(q *requestlog.Entry, rules []*Redaction) error {
 	for key := range q.User.Extra {
 		if credentials.Extra(key) {
 			q.User.Extra[key] = []string{credentials.Stored.Text}

@@ -109,7 +109,7 @@ func (a *auditing) evaluateAll(ctx context.Context, o *AuditOptions, of int) err
 	return nil
 }
 
-func (a *auditing) add(_ *requestlog.Request, j *audited) {
+func (a *auditing) add(_ *requestlog.Entry, j *audited) {
 	a.Judged++
 	if len(j.findings) == 0 {
 		a.Passed++
@@ -130,7 +130,7 @@ func (a *auditing) add(_ *requestlog.Request, j *audited) {
 const changesObject = " changes the object: "
 
 // evaluateObject evaluates one object, and reads the result of each policy from the trace.
-func (a *auditing) evaluateObject(ctx context.Context, q *requestlog.Request) (*audited, error) {
+func (a *auditing) evaluateObject(ctx context.Context, q *requestlog.Entry) (*audited, error) {
 	p, err := prepare(q)
 	if err != nil {
 		return nil, err

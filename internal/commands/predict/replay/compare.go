@@ -150,7 +150,7 @@ func objects(p *prepared, a, b *verdict) (*difference, error) {
 	}
 	d := &difference{change: OtherObject}
 	paths := map[string]bool{}
-	quoting := quotingOf(p.Request, x, y)
+	quoting := quotingOf(p.Entry, x, y)
 	began := a.at
 	if b.at.Before(began) {
 		began = b.at
@@ -184,7 +184,7 @@ func clock(v any, began time.Time) bool {
 var position = regexp.MustCompile(`\[\d+\]`)
 
 // quotingOf returns a function that redacts the credentials of a request's objects, and of others, from a text.
-func quotingOf(q *requestlog.Request, others ...map[string]any) func(string) string {
+func quotingOf(q *requestlog.Entry, others ...map[string]any) func(string) string {
 	objects := [][]byte{q.Object, q.OldObject}
 	if q.Apply != nil {
 		objects = append(objects, q.Apply.Configuration)

@@ -61,7 +61,7 @@ var unread = map[schema.GroupResource]string{
 }
 
 // Read implements Source.
-func (e *Existing) Read(ctx context.Context, take func(*requestlog.Request) error) (*requestlog.Count, error) {
+func (e *Existing) Read(ctx context.Context, take func(*requestlog.Entry) error) (*requestlog.Count, error) {
 	count := &requestlog.Count{}
 	one := func(u *unstructured.Unstructured, resource schema.GroupVersionResource) error {
 		q, err := e.request(u, resource)
@@ -163,8 +163,8 @@ func (e *Existing) cluster(ctx context.Context, count *requestlog.Count, one fun
 }
 
 // request makes a request from an object.
-func (e *Existing) request(u *unstructured.Unstructured, resource schema.GroupVersionResource) (*requestlog.Request, error) {
-	q := &requestlog.Request{
+func (e *Existing) request(u *unstructured.Unstructured, resource schema.GroupVersionResource) (*requestlog.Entry, error) {
+	q := &requestlog.Entry{
 		APIVersion: requestlog.APIVersion, Kind: requestlog.Kind, Operation: requestlog.Update, Namespace: u.GetNamespace(), Name: u.GetName(), Place: titleOf(u),
 		Resource: metav1.GroupVersionResource{Group: resource.Group, Version: resource.Version, Resource: resource.Resource},
 	}

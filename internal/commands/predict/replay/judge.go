@@ -65,7 +65,7 @@ type judge struct {
 	plain bool
 }
 
-func userOf(q *requestlog.Request) *user.DefaultInfo {
+func userOf(q *requestlog.Entry) *user.DefaultInfo {
 	u := &user.DefaultInfo{Name: q.User.Username, UID: q.User.UID, Groups: q.User.Groups}
 	if len(q.User.Extra) > 0 {
 		u.Extra = map[string][]string{}
@@ -81,7 +81,7 @@ func userOf(q *requestlog.Request) *user.DefaultInfo {
 
 // prepared is a request that can be evaluated any number of times.
 type prepared struct {
-	*requestlog.Request
+	*requestlog.Entry
 	user   user.DefaultInfo
 	object []byte
 	stored []byte
@@ -93,8 +93,8 @@ type prepared struct {
 const noUID = "00000000-0000-4000-8000-000000000000"
 
 // prepare completes a request.
-func prepare(q *requestlog.Request) (*prepared, error) {
-	p := &prepared{Request: q, user: *userOf(q), object: q.Object}
+func prepare(q *requestlog.Entry) (*prepared, error) {
+	p := &prepared{Entry: q, user: *userOf(q), object: q.Object}
 	stored, err := storedObject(q)
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func prepare(q *requestlog.Request) (*prepared, error) {
 }
 
 // completed returns a stored object with the metadata that every stored object has.
-func completed(q *requestlog.Request, object json.RawMessage) (json.RawMessage, requestlog.Meta, error) {
+func completed(q *requestlog.Entry, object json.RawMessage) (json.RawMessage, requestlog.Meta, error) {
 	m, ok := requestlog.MetaOf(object)
 	if !ok || !json.Valid(object) {
 		return nil, m, unjudged("the object before the request is not readable")

@@ -88,13 +88,13 @@ webhooks:
 `
 )
 
-func request(operation, resource, namespace, name, object, old string) *requestlog.Request {
+func request(operation, resource, namespace, name, object, old string) *requestlog.Entry {
 	group, resource, _ := func() (string, string, bool) {
 		r, g, _ := strings.Cut(resource, ".")
 		return g, r, true
 	}()
 	resource, sub, _ := strings.Cut(resource, "/")
-	q := &requestlog.Request{APIVersion: requestlog.APIVersion, Kind: requestlog.Kind, Operation: operation, Subresource: sub,
+	q := &requestlog.Entry{APIVersion: requestlog.APIVersion, Kind: requestlog.Kind, Operation: operation, Subresource: sub,
 		Resource: metav1.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Namespace: namespace, Name: name}
 	q.Time = time.Date(2026, 3, 1+len(name)%3, 12, 0, 0, 0, time.UTC)
 	q.User.Username, q.User.Groups = "jane", []string{"system:authenticated"}
@@ -116,9 +116,9 @@ func configMap(name, more string) string {
 }
 
 // samples are requests of all operations.
-func samples() []*requestlog.Request {
+func samples() []*requestlog.Entry {
 	const labelled, owned, keep = `,"labels":{"app":"a"}`, `,"labels":{"owner":"a"}`, `,"labels":{"keep":"a"}`
-	return []*requestlog.Request{
+	return []*requestlog.Entry{
 		request("CREATE", "configmaps", "shop", "bare", configMap("bare", ""), ""),
 		request("CREATE", "configmaps", "shop", "labelled", configMap("labelled", labelled), ""),
 		request("CREATE", "configmaps", "shop", "owned", configMap("owned", owned), ""),
@@ -141,7 +141,7 @@ func samples() []*requestlog.Request {
 }
 
 // file writes requests into a file in Gatehouse's own format.
-func file(t *testing.T, list []*requestlog.Request) *requestlog.Reader {
+func file(t *testing.T, list []*requestlog.Entry) *requestlog.Reader {
 	t.Helper()
 	var b bytes.Buffer
 	for _, q := range list {
@@ -297,7 +297,7 @@ func TestSubresourcesAreJudged(t *testing.T) {
 	ephemeral := func(more string) string {
 		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"shop","uid":"u8","resourceVersion":"3"},"spec":{"serviceAccountName":"robot","containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1"}}}]` + more + `}}`
 	}
-	onPod := func(subresource, kind string) *requestlog.Request {
+	onPod := func(subresource, kind string) *requestlog.Entry {
 		return request("CREATE", "pods/"+subresource, "shop", "p", `{"apiVersion":"`+kind+`","metadata":{"name":"p","namespace":"shop"},"target":{"apiVersion":"v1","kind":"Node","name":"n"}}`, "")
 	}
 	patched := request("UPDATE", "deployments/scale.apps", "shop", "web", "", "")
@@ -305,7 +305,7 @@ func TestSubresourcesAreJudged(t *testing.T) {
 	patched.Stored = json.RawMessage(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"shop","uid":"u7","resourceVersion":"9"},"spec":{"replicas":3,"selector":{"matchLabels":{"a":"b"}},` + template + `}}`)
 	for _, tt := range speed.Some(t, 2, []struct {
 		name    string
-		request *requestlog.Request
+		request *requestlog.Entry
 		// allows is the condition of the changed policy: it allows only this request.
 		allows string
 	}{
@@ -397,8 +397,8 @@ webhooks:
   admissionReviewVersions: [v1]
   sideEffects: None
 `
-	in := func(namespace string, labels map[string]string) []*requestlog.Request {
-		list := []*requestlog.Request{
+	in := func(namespace string, labels map[string]string) []*requestlog.Entry {
+		list := []*requestlog.Entry{
 			request("CREATE", "configmaps", namespace, "c", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","labels":{"app":"a"}}}`, ""),
 			request("CREATE", "configmaps", namespace, "d", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"d"}}`, ""),
 			request("CREATE", "secrets", namespace, "s", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`, ""),
@@ -414,7 +414,7 @@ webhooks:
 	prod, none := map[string]string{"stage": "prod"}, map[string]string{"kubernetes.io/metadata.name": "shop"}
 	for _, tt := range speed.Some(t, 1, []struct {
 		name     string
-		requests []*requestlog.Request
+		requests []*requestlog.Entry
 		baseline string
 		changed  int
 		unknown  []string
@@ -455,8 +455,8 @@ webhooks:
 // baseline contradicts the recorded response.
 func TestPatchesOfSeveralKinds(t *testing.T) {
 	const rule = `{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [configmaps]}`
-	patched := func(allowed bool, first string, others ...string) *requestlog.Request {
-		of := func(label string) *requestlog.Request {
+	patched := func(allowed bool, first string, others ...string) *requestlog.Entry {
+		of := func(label string) *requestlog.Entry {
 			q := request("UPDATE", "configmaps", "shop", "a", configMap("a", `,"labels":{"l":"`+label+`"}`), configMap("a", ""))
 			q.Response = &requestlog.Response{Allowed: allowed}
 			return q
@@ -469,7 +469,7 @@ func TestPatchesOfSeveralKinds(t *testing.T) {
 	}
 	for _, tt := range speed.Some(t, 1, []struct {
 		name    string
-		request *requestlog.Request
+		request *requestlog.Entry
 		changed int
 		left    string
 	}{
@@ -496,9 +496,9 @@ func TestPatchesOfSeveralKinds(t *testing.T) {
 }
 
 // these is a Source of the given requests.
-type these []*requestlog.Request
+type these []*requestlog.Entry
 
-func (s these) Read(_ context.Context, take func(*requestlog.Request) error) (*requestlog.Count, error) {
+func (s these) Read(_ context.Context, take func(*requestlog.Entry) error) (*requestlog.Count, error) {
 	for _, q := range s {
 		if err := take(q); err != nil {
 			return nil, err
@@ -513,7 +513,7 @@ func TestABadRequestEndsNothing(t *testing.T) {
 	const good = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
 	const namespaces, objects = "the namespace of the request is not the name of a namespace", "the name of the request is not the name of an object"
 	labelled := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"odd","labels":{"a b":"c d"}}}`
-	list := []*requestlog.Request{request("CREATE", "configmaps", "shop", "a", good, "")}
+	list := []*requestlog.Entry{request("CREATE", "configmaps", "shop", "a", good, "")}
 	for _, name := range []string{"Bad_Name", "a b", "a%zz", "x/y", "..", strings.Repeat("a", 64)} {
 		list = append(list, request("CREATE", "configmaps", name, "a", good, ""))
 	}
@@ -583,14 +583,14 @@ kind: ValidatingAdmissionPolicyBinding
 metadata: {name: prod}
 spec: {policyName: prod, validationActions: [Deny]}
 `
-	in := func(namespace string) []*requestlog.Request {
-		return []*requestlog.Request{
+	in := func(namespace string) []*requestlog.Entry {
+		return []*requestlog.Entry{
 			request("CREATE", "configmaps", namespace, "c", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`, ""),
 			request("CREATE", "secrets", namespace, "s", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","labels":{"owner":"a"}}}`, ""),
 			request("CREATE", "pods", namespace, "p", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, ""),
 		}
 	}
-	requests := slices.Concat(in("red"), in("blue"), []*requestlog.Request{
+	requests := slices.Concat(in("red"), in("blue"), []*requestlog.Entry{
 		request("UPDATE", "namespaces", "", "blue", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"blue","labels":{"a":"b"}}}`, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"blue","uid":"u3"}}`),
 		request("CREATE", "clusterroles.rbac.authorization.k8s.io", "", "all", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"all"},"rules":[]}`, ""),
 	})
@@ -611,7 +611,7 @@ spec: {policyName: prod, validationActions: [Deny]}
 			t.Parallel()
 			var twice []string
 			o := Options{Source: file(t, requests), Baseline: &Cluster{Set: set(t, base)}, With: &Cluster{Set: set(t, tt.with)}}
-			o.judged = func(q *requestlog.Request, again bool) {
+			o.judged = func(q *requestlog.Entry, again bool) {
 				if again {
 					twice = append(twice, strings.TrimSuffix(q.Title(), " by jane"))
 				}

@@ -200,7 +200,7 @@ func newGathering(o *Options) *gathering {
 const maxKept = 20_000
 
 // add adds the verdicts on a request.
-func (g *gathering) add(q *requestlog.Request, before, after *verdict, d *difference) {
+func (g *gathering) add(q *requestlog.Entry, before, after *verdict, d *difference) {
 	g.Judged++
 	g.Before.add(before)
 	g.After.add(after)
@@ -258,7 +258,7 @@ func (g *gathering) policy(name string) *Policy {
 }
 
 // compare compares a verdict of the baseline with the recorded response.
-func (g *gathering) compare(q *requestlog.Request, v *verdict) {
+func (g *gathering) compare(q *requestlog.Entry, v *verdict) {
 	r := q.Response
 	if r == nil {
 		if _, existing := g.options.Source.(*Existing); !existing {
@@ -279,7 +279,7 @@ func (g *gathering) compare(q *requestlog.Request, v *verdict) {
 }
 
 // into adds a difference to its group. It returns false if there are too many groups.
-func (g *gathering) into(groups map[string]*Group, q *requestlog.Request, d *difference) bool {
+func (g *gathering) into(groups map[string]*Group, q *requestlog.Entry, d *difference) bool {
 	key := string(d.change) + "\x00" + strings.Join(d.by, "\x00")
 	o := groups[key]
 	if o == nil {
@@ -315,7 +315,7 @@ func (g *gathering) into(groups map[string]*Group, q *requestlog.Request, d *dif
 	return true
 }
 
-func exampleOf(q *requestlog.Request, d *difference) *Example {
+func exampleOf(q *requestlog.Entry, d *difference) *Example {
 	quoting := quotingOf(q)
 	return &Example{Request: q.Title(), Place: q.Place, ID: q.ID, Time: q.Time, Before: cutAll(d.before, quoting), After: cutAll(d.after, quoting)}
 }

@@ -21,7 +21,7 @@ import (
 
 // Source provides requests in order. It can be read any number of times.
 type Source interface {
-	Read(ctx context.Context, take func(*requestlog.Request) error) (*requestlog.Count, error)
+	Read(ctx context.Context, take func(*requestlog.Entry) error) (*requestlog.Count, error)
 }
 
 // Judging configures the evaluation of requests or objects.
@@ -67,7 +67,7 @@ type Options struct {
 	// plain sends every request through the whole API server, on both sides.
 	plain bool
 	// judged, if set, is called with each request, in order; twice reports whether it was evaluated on both sides.
-	judged func(q *requestlog.Request, twice bool)
+	judged func(q *requestlog.Entry, twice bool)
 }
 
 // callsAhead is the burst of webhook calls allowed after a pause.
@@ -154,7 +154,7 @@ const ahead = 64
 
 // job is one request with its result.
 type job[V any] struct {
-	request *requestlog.Request
+	request *requestlog.Entry
 	done    chan struct{}
 	said    V
 	err     error
@@ -163,7 +163,7 @@ type job[V any] struct {
 // judgedInOrder evaluates the requests of a source concurrently, and calls take with the results in the order of the
 // source. A request that cannot be evaluated is counted with the reason, and the others continue. of is the total
 // number of requests.
-func judgedInOrder[V any](ctx context.Context, source Source, how *Judging, of int, judge func(context.Context, *requestlog.Request) (V, error), take func(*requestlog.Request, V)) (*requestlog.Count, error) {
+func judgedInOrder[V any](ctx context.Context, source Source, how *Judging, of int, judge func(context.Context, *requestlog.Entry) (V, error), take func(*requestlog.Entry, V)) (*requestlog.Count, error) {
 	jobs, order := make(chan *job[V]), make(chan *job[V], ahead)
 	group, ctx := errgroup.WithContext(ctx)
 	var count *requestlog.Count
@@ -171,7 +171,7 @@ func judgedInOrder[V any](ctx context.Context, source Source, how *Judging, of i
 	group.Go(func() (err error) {
 		defer close(jobs)
 		defer close(order)
-		count, err = source.Read(ctx, func(q *requestlog.Request) error {
+		count, err = source.Read(ctx, func(q *requestlog.Entry) error {
 			j := &job[V]{request: q, done: make(chan struct{})}
 			for _, to := range []chan *job[V]{order, jobs} {
 				select {
@@ -239,9 +239,9 @@ type pair struct {
 // evaluateAll evaluates the requests, and gathers the verdicts in order.
 func (r *runner) evaluateAll(ctx context.Context) (*requestlog.Count, error) {
 	if r.of == 0 {
-		return r.Source.Read(ctx, func(*requestlog.Request) error { return nil })
+		return r.Source.Read(ctx, func(*requestlog.Entry) error { return nil })
 	}
-	return judgedInOrder(ctx, r.Source, &r.Judging, r.of, r.evaluateRequest, func(q *requestlog.Request, p *pair) {
+	return judgedInOrder(ctx, r.Source, &r.Judging, r.of, r.evaluateRequest, func(q *requestlog.Entry, p *pair) {
 		if r.judged != nil {
 			r.judged(q, p.twice)
 		}
@@ -252,7 +252,7 @@ func (r *runner) evaluateAll(ctx context.Context) (*requestlog.Count, error) {
 
 // evaluateRequest evaluates a request with its alternatives. Alternatives for which the baseline contradicts the recorded response
 // are dropped, and the others must agree.
-func (r *runner) evaluateRequest(ctx context.Context, q *requestlog.Request) (*pair, error) {
+func (r *runner) evaluateRequest(ctx context.Context, q *requestlog.Entry) (*pair, error) {
 	said, err := r.only(ctx, q)
 	if len(q.Or) == 0 {
 		return said, err
@@ -287,7 +287,7 @@ func (p *pair) like(o *pair) bool {
 }
 
 // only evaluates a request without its alternatives.
-func (r *runner) only(ctx context.Context, q *requestlog.Request) (*pair, error) {
+func (r *runner) only(ctx context.Context, q *requestlog.Entry) (*pair, error) {
 	p, err := prepare(q)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ var scalable = map[schema.GroupResource]schema.GroupVersionKind{
 
 // storedObject returns the stored object that a request acts on; nil for none. This is the object shown by the log, or else
 // OldObject. For a request to a scale, OldObject is a scale: found builds the parent object from the data in the scale.
-func storedObject(q *requestlog.Request) (json.RawMessage, error) {
+func storedObject(q *requestlog.Entry) (json.RawMessage, error) {
 	switch {
 	case q.Stored != nil:
 		return q.Stored, nil

@@ -66,7 +66,7 @@ func asksForLabels(v any) bool {
 }
 
 // by names the policies and webhooks that need the labels of a request's namespace, if these are unknown.
-func (u *unlabelled) by(ctx context.Context, q *requestlog.Request) []string {
+func (u *unlabelled) by(ctx context.Context, q *requestlog.Entry) []string {
 	var list []string
 	for i, w := range u.worlds {
 		kind := w.Kinds().At(q.GVR())
@@ -99,7 +99,7 @@ func (u *unlabelled) by(ctx context.Context, q *requestlog.Request) []string {
 }
 
 // addUnknown counts a request for which labels are unknown.
-func (g *gathering) addUnknown(q *requestlog.Request, by []string) {
+func (g *gathering) addUnknown(q *requestlog.Entry, by []string) {
 	if len(by) > 0 {
 		g.Undecided++
 	}

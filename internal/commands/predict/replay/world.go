@@ -72,7 +72,7 @@ type needs struct {
 // needsOf reads a source.
 func needsOf(ctx context.Context, source Source) (*needs, *requestlog.Count, error) {
 	n := &needs{namespaces: map[string]map[string]string{}, accounts: map[string]bool{}}
-	count, err := source.Read(ctx, func(q *requestlog.Request) error {
+	count, err := source.Read(ctx, func(q *requestlog.Entry) error {
 		n.see(q)
 		return nil
 	})
@@ -80,7 +80,7 @@ func needsOf(ctx context.Context, source Source) (*needs, *requestlog.Count, err
 }
 
 // see notes the namespace and the service account that a request needs.
-func (n *needs) see(q *requestlog.Request) {
+func (n *needs) see(q *requestlog.Entry) {
 	if known, ok := n.namespaces[q.Namespace]; q.Namespace != "" && (!ok || q.NamespaceLabels != nil) {
 		n.namespaces[q.Namespace] = labelsOr(q.NamespaceLabels, known)
 	}
@@ -319,7 +319,7 @@ type concerned struct {
 }
 
 // by reports whether a change may affect a request: a rule of a changed registration matches it.
-func (c *concerned) by(ctx context.Context, q *requestlog.Request) bool {
+func (c *concerned) by(ctx context.Context, q *requestlog.Entry) bool {
 	aboutNamespace := q.Resource.Group == "" && q.Resource.Resource == "namespaces"
 	switch {
 	case c.all, c.namespaces[q.Namespace], aboutNamespace && c.namespaces[q.Name]:
@@ -336,7 +336,7 @@ func (c *concerned) by(ctx context.Context, q *requestlog.Request) bool {
 	return found
 }
 
-func (c *concerned) in(ctx context.Context, w *stage.Stage, q *requestlog.Request) bool {
+func (c *concerned) in(ctx context.Context, w *stage.Stage, q *requestlog.Entry) bool {
 	kind := w.Kinds().At(q.GVR())
 	if kind == nil {
 		return true
@@ -360,7 +360,7 @@ func (c *concerned) in(ctx context.Context, w *stage.Stage, q *requestlog.Reques
 }
 
 // planned converts a request for a plan.
-func planned(kind *offline.Kind, q *requestlog.Request) *offline.Request {
+func planned(kind *offline.Kind, q *requestlog.Entry) *offline.Request {
 	return &offline.Request{Operation: q.Operation, Kind: kind, Subresource: q.Subresource, Namespace: q.Namespace, Name: cmp.Or(q.Name, "name"), User: userOf(q),
 		Object: decoded(q.Object), Old: decoded(q.OldObject)}
 }

@@ -25,7 +25,7 @@ var unjudged = []int32{http.StatusUnauthorized, http.StatusNotFound, http.Status
 const decided = "authorization.k8s.io/decision"
 
 // event reads an event. why is the reason if there is no request; other reports whether no request was to be expected.
-func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
+func (r *Reader) event(data []byte) (q *Entry, why string, other bool) {
 	e := &auditv1.Event{}
 	if !Decode(data, e, Lenient) {
 		return nil, notReadable, false
@@ -38,7 +38,7 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 		return nil, "a request for no resource", true
 	}
 	ref := e.ObjectRef
-	q = &Request{
+	q = &Entry{
 		APIVersion: APIVersion, Kind: Kind, ID: string(e.AuditID), Time: e.RequestReceivedTimestamp.Time,
 		Resource:    metav1.GroupVersionResource{Group: ref.APIGroup, Version: ref.APIVersion, Resource: ref.Resource},
 		Subresource: ref.Subresource, Namespace: ref.Namespace, Name: ref.Name, User: e.User,
@@ -144,10 +144,10 @@ func responseOf(e *auditv1.Event) *Response {
 var separate = []string{"scale", "binding", "eviction", "token"}
 
 // ofAnotherKind reports whether the object of the request has another kind than the resource.
-func (r *Request) ofAnotherKind() bool { return slices.Contains(separate, r.Subresource) }
+func (r *Entry) ofAnotherKind() bool { return slices.Contains(separate, r.Subresource) }
 
 // unless returns the request, or nothing if it was rejected outside of admission.
-func (r *Request) unless(e *auditv1.Event, code int32) (*Request, string, bool) {
+func (r *Entry) unless(e *auditv1.Event, code int32) (*Entry, string, bool) {
 	if why := refusedElsewhere(e, code); why != "" {
 		return nil, why, false
 	}
@@ -167,7 +167,7 @@ func refusedElsewhere(e *auditv1.Event, code int32) string {
 
 // patch computes the object of a request that is a patch. If the patch can be of several kinds and the response does
 // not show which, the request gets an alternative for each.
-func (r *Request) patch(sent, old, answer json.RawMessage, query url.Values) string {
+func (r *Entry) patch(sent, old, answer json.RawMessage, query url.Values) string {
 	of, _ := headerOf(sent)
 	manager := query.Get("fieldManager")
 	mayApply := manager != "" && of.APIVersion != "" && of.Kind != ""
@@ -209,7 +209,7 @@ func (r *Request) patch(sent, old, answer json.RawMessage, query url.Values) str
 }
 
 // saw notes the objects in the response to a read.
-func (r *Reader) saw(q *Request, answer json.RawMessage) {
+func (r *Reader) saw(q *Entry, answer json.RawMessage) {
 	if q.Subresource != "" || !isObject(answer) {
 		return
 	}
@@ -242,7 +242,7 @@ func (r *Reader) saw(q *Request, answer json.RawMessage) {
 }
 
 // remember notes the object stored by a request.
-func (r *Reader) remember(q *Request, answer json.RawMessage, at time.Time) {
+func (r *Reader) remember(q *Entry, answer json.RawMessage, at time.Time) {
 	kind := kindOf(answer)
 	switch {
 	case q.Subresource == "token":

@@ -111,7 +111,7 @@ func note(list *[]Reason, why, place string) {
 
 // Read calls take with each request, in the order of the files, until take returns an error. The error comes from take,
 // or reports that a path does not exist.
-func (r *Reader) Read(ctx context.Context, take func(*Request) error) (*Count, error) {
+func (r *Reader) Read(ctx context.Context, take func(*Entry) error) (*Count, error) {
 	r.count, r.state = &Count{}, state{known: r.Known}
 	list, err := sourceFiles(r.Paths)
 	if err != nil {
@@ -128,7 +128,7 @@ func (r *Reader) Read(ctx context.Context, take func(*Request) error) (*Count, e
 		if err != nil {
 			return nil, files.Plain(err)
 		}
-		err = r.file(ctx, name, f, func(q *Request) error {
+		err = r.file(ctx, name, f, func(q *Entry) error {
 			r.count.Requests++
 			if !q.Time.IsZero() {
 				if q.Time.Before(last) {
@@ -153,7 +153,7 @@ func sorted(list []Reason) {
 }
 
 // file reads one file. Problems of the file are counted; the error comes from take.
-func (r *Reader) file(ctx context.Context, name string, f io.Reader, take func(*Request) error) error {
+func (r *Reader) file(ctx context.Context, name string, f io.Reader, take func(*Entry) error) error {
 	in, err := open(f)
 	if err != nil {
 		r.count.Problems = append(r.count.Problems, fmt.Sprintf("%s: %v", name, err))
@@ -163,7 +163,7 @@ func (r *Reader) file(ctx context.Context, name string, f io.Reader, take func(*
 }
 
 // lines reads the lines of a file. If whole is true, the file may be one document of several lines.
-func (r *Reader) lines(ctx context.Context, name string, l *lines, whole bool, take func(*Request) error) error {
+func (r *Reader) lines(ctx context.Context, name string, l *lines, whole bool, take func(*Entry) error) error {
 	for {
 		line, ok, err := l.next()
 		if ctx.Err() != nil {
@@ -220,7 +220,7 @@ func (l *lines) restOf(first []byte, err error) (whole []byte, follows io.Reader
 
 // document reads a file that is one JSON document or several YAML documents. It returns false for other files, such as
 // a log whose bad line precedes good ones.
-func (r *Reader) document(data []byte, place string, take func(*Request) error, failed *error) bool {
+func (r *Reader) document(data []byte, place string, take func(*Entry) error, failed *error) bool {
 	*failed = nil
 	trimmed := bytes.TrimSpace(data)
 	if json.Valid(trimmed) {
@@ -258,7 +258,7 @@ func (r *Reader) document(data []byte, place string, take func(*Request) error, 
 }
 
 // line reads one value. The error comes from take.
-func (r *Reader) line(data []byte, place string, take func(*Request) error) error {
+func (r *Reader) line(data []byte, place string, take func(*Entry) error) error {
 	of, ok := headerOf(data)
 	if !ok {
 		note(&r.count.LeftOut, notReadable, place)
@@ -268,7 +268,7 @@ func (r *Reader) line(data []byte, place string, take func(*Request) error) erro
 		r.looks(of, data)
 		return nil
 	}
-	var q *Request
+	var q *Entry
 	var why string
 	var other bool
 	switch {
@@ -316,7 +316,7 @@ func text(s string) string { return fmt.Sprintf("%.60q", s) }
 func isAudit(apiVersion string) bool { return strings.HasPrefix(apiVersion, auditv1.GroupName+"/") }
 
 // readItems reads the items of a list.
-func (r *Reader) readItems(data []byte, place string, take func(*Request) error) error {
+func (r *Reader) readItems(data []byte, place string, take func(*Entry) error) error {
 	var list struct {
 		metav1.TypeMeta
 		Items []json.RawMessage `json:"items"`
@@ -351,11 +351,11 @@ func withKind(item json.RawMessage, of metav1.TypeMeta) json.RawMessage {
 }
 
 // readOwn reads a line of Gatehouse's own format.
-func (r *Reader) readOwn(data []byte, of metav1.TypeMeta) (*Request, string) {
+func (r *Reader) readOwn(data []byte, of metav1.TypeMeta) (*Entry, string) {
 	if of.APIVersion != APIVersion {
 		return nil, "recorded requests of version " + text(of.APIVersion) + " are not read; " + APIVersion + " is"
 	}
-	q := &Request{}
+	q := &Entry{}
 	if !Decode(data, q, Lenient) {
 		return nil, notReadable
 	}
@@ -366,7 +366,7 @@ func (r *Reader) readOwn(data []byte, of metav1.TypeMeta) (*Request, string) {
 }
 
 // ofReview reads the request of an AdmissionReview.
-func ofReview(data []byte, of metav1.TypeMeta) (*Request, string) {
+func ofReview(data []byte, of metav1.TypeMeta) (*Entry, string) {
 	if of.APIVersion != "admission.k8s.io/v1" && of.APIVersion != "admission.k8s.io/v1beta1" {
 		return nil, "reviews of version " + text(of.APIVersion) + " are not read; admission.k8s.io/v1 and v1beta1 are"
 	}
@@ -381,7 +381,7 @@ func ofReview(data []byte, of metav1.TypeMeta) (*Request, string) {
 	if a == nil {
 		return nil, "a review without a request"
 	}
-	q := &Request{
+	q := &Entry{
 		APIVersion: APIVersion, Kind: Kind, ID: string(a.UID), Operation: string(a.Operation), Resource: a.Resource, Subresource: a.SubResource,
 		Namespace: a.Namespace, Name: a.Name, User: a.UserInfo, DryRun: a.DryRun != nil && *a.DryRun,
 	}
@@ -403,7 +403,7 @@ func ofReview(data []byte, of metav1.TypeMeta) (*Request, string) {
 
 // FromReview reads the request of an AdmissionReview. The text is the reason why the request cannot be evaluated, or
 // "".
-func FromReview(data []byte) (*Request, string) {
+func FromReview(data []byte) (*Entry, string) {
 	of, ok := headerOf(data)
 	if !ok {
 		return nil, notReadable
@@ -412,7 +412,7 @@ func FromReview(data []byte) (*Request, string) {
 }
 
 // traced reads a trace of Gatehouse, which contains no objects.
-func (r *Reader) traced(data []byte) (*Request, string) {
+func (r *Reader) traced(data []byte) (*Entry, string) {
 	var t struct {
 		ID      string              `json:"id"`
 		Start   time.Time           `json:"start"`
@@ -425,7 +425,7 @@ func (r *Reader) traced(data []byte) (*Request, string) {
 	if t.Request.Operation == "" {
 		return nil, "a line without a kind"
 	}
-	q := &Request{APIVersion: APIVersion, Kind: Kind, ID: t.ID, Time: t.Start, Operation: t.Request.Operation, Resource: metav1.GroupVersionResource(t.Request.Resource),
+	q := &Entry{APIVersion: APIVersion, Kind: Kind, ID: t.ID, Time: t.Start, Operation: t.Request.Operation, Resource: metav1.GroupVersionResource(t.Request.Resource),
 		Subresource: t.Request.Subresource, Namespace: t.Request.Namespace, Name: t.Request.Name, DryRun: t.Request.DryRun}
 	q.User.Username = t.Request.User
 	q.Response = &Response{Allowed: t.Outcome == trace.OutcomeAllowed || t.Outcome == trace.OutcomeFailedOpen}

@@ -40,7 +40,7 @@ func readAll(t testing.TB, text []byte, known func(Key) json.RawMessage) []strin
 	t.Helper()
 	path := write(t, text)
 	var got []string
-	count, err := (&Reader{Paths: []string{path}, Known: known}).Read(t.Context(), func(q *Request) error {
+	count, err := (&Reader{Paths: []string{path}, Known: known}).Read(t.Context(), func(q *Entry) error {
 		line := q.Title()
 		var object, old struct{ Data map[string]string }
 		_ = json.Unmarshal(q.Object, &object)
@@ -294,7 +294,7 @@ func TestABadLineHidesNothing(t *testing.T) {
 			list := []string{good, good}
 			text := strings.Join(slices.Insert(list, at, bad), "\n")
 			found := 0
-			if _, err := (&Reader{Paths: []string{write(t, []byte(text))}}).Read(t.Context(), func(*Request) error { found++; return nil }); err != nil || found != 2 {
+			if _, err := (&Reader{Paths: []string{write(t, []byte(text))}}).Read(t.Context(), func(*Entry) error { found++; return nil }); err != nil || found != 2 {
 				t.Errorf("%.40q as line %d: %d requests, %v", bad, at+1, found, err)
 			}
 		}
@@ -424,7 +424,7 @@ func TestALineOfAGigabyte(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			r := &Reader{count: &Count{}}
 			found := 0
-			if err := r.file(t.Context(), "log", c.in, func(*Request) error { found++; return nil }); err != nil {
+			if err := r.file(t.Context(), "log", c.in, func(*Entry) error { found++; return nil }); err != nil {
 				t.Fatal(err)
 			}
 			runtime.ReadMemStats(&after)

@@ -31,8 +31,8 @@ const (
 	Connect = "CONNECT"
 )
 
-// Request is a request that was made to a cluster. Its JSON is the format of recorded requests, one per line.
-type Request struct {
+// Entry is a request that was made to a cluster. Its JSON is the format of recorded requests, one per line.
+type Entry struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	// ID identifies the request in its source: it is the audit ID, or the uid of a review.
@@ -70,7 +70,7 @@ type Request struct {
 	// Patch is a merge patch of a scale, instead of Object.
 	Patch json.RawMessage `json:"-"`
 	// Or lists alternative readings of the request, because a log does not record the kind of a patch.
-	Or []*Request `json:"-"`
+	Or []*Entry `json:"-"`
 }
 
 // Apply is a server-side apply.
@@ -88,7 +88,7 @@ type Response struct {
 }
 
 // GVR returns the resource of the request.
-func (r *Request) GVR() schema.GroupVersionResource {
+func (r *Entry) GVR() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: r.Resource.Group, Version: r.Resource.Version, Resource: r.Resource.Resource}
 }
 
@@ -99,17 +99,17 @@ type Key struct {
 }
 
 // Key returns the key of the request's object.
-func (r *Request) Key() Key { return Key{r.GVR().GroupResource(), r.Namespace, r.Name} }
+func (r *Entry) Key() Key { return Key{r.GVR().GroupResource(), r.Namespace, r.Name} }
 
 // outside clears the namespace of a request for a Namespace object: events, reviews and traces repeat the name there.
-func (r *Request) outside() {
+func (r *Entry) outside() {
 	if r.Resource.Group == "" && r.Resource.Resource == "namespaces" {
 		r.Namespace = ""
 	}
 }
 
 // Title describes the request in one line.
-func (r *Request) Title() string {
+func (r *Entry) Title() string {
 	resource := r.Resource.Resource
 	if r.Subresource != "" {
 		resource += "/" + r.Subresource
@@ -122,7 +122,7 @@ func (r *Request) Title() string {
 }
 
 // wrong returns the reason why a request cannot be evaluated, or "".
-func (r *Request) wrong() string {
+func (r *Entry) wrong() string {
 	switch {
 	case r.Resource.Resource == "" || r.Resource.Version == "":
 		return "the request names no resource"

@@ -42,8 +42,8 @@ func (s *Stage) Client(name string, groups []string) *Client {
 	return &Client{s, user.DefaultInfo{Name: name, Groups: groups}}
 }
 
-// Request is a request to the server.
-type Request struct {
+// HTTPRequest is a request to the server.
+type HTTPRequest struct {
 	Method, Path string
 	Query        url.Values
 	ContentType  string
@@ -67,7 +67,7 @@ type Answer struct {
 func (a *Answer) OK() bool { return a.Status == nil }
 
 // Err returns a rejection of the request as an error; nil if it succeeded.
-func (a *Answer) Err(q Request) error {
+func (a *Answer) Err(q HTTPRequest) error {
 	if a.OK() {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (a *Answer) Err(q Request) error {
 }
 
 // Do makes a request. The error reports that there is no response.
-func (c *Client) Do(ctx context.Context, q Request) (*Answer, error) {
+func (c *Client) Do(ctx context.Context, q HTTPRequest) (*Answer, error) {
 	return c.stage.send(ctx, q, &c.user, nil)
 }
 
@@ -88,7 +88,7 @@ func (c *Client) Judge(ctx context.Context, k *offline.Kind, namespace string, q
 
 // Must is Do for requests that only fail because of a bug: a rejection is an error. into, which may be nil, receives
 // the object of the response.
-func (c *Client) Must(ctx context.Context, q Request, into any) error {
+func (c *Client) Must(ctx context.Context, q HTTPRequest, into any) error {
 	a, err := c.Do(ctx, q)
 	if err == nil {
 		err = a.Err(q)
@@ -100,7 +100,7 @@ func (c *Client) Must(ctx context.Context, q Request, into any) error {
 }
 
 // send sends a request through the server's handlers. With a rehearsal, the request is evaluated and has no effect.
-func (s *Stage) send(ctx context.Context, q Request, u *user.DefaultInfo, rehearsal *server.Rehearsal) (*Answer, error) {
+func (s *Stage) send(ctx context.Context, q HTTPRequest, u *user.DefaultInfo, rehearsal *server.Rehearsal) (*Answer, error) {
 	// The host is never resolved.
 	r, err := http.NewRequestWithContext(ctx, q.Method, "https://gatehouse.invalid"+q.Path, bytes.NewReader(q.Body))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 )
 
-// Fault is one fault of an object that the server rejects.
-type Fault struct {
+// Violation is one fault of an object that the server rejects.
+type Violation struct {
 	// Field is the path of the field, as the server names it; empty for the object itself. Place is the position of the
 	// fault, which Message names if Field is empty.
 	Field, Place string
@@ -28,10 +28,10 @@ var unknownField = regexp.MustCompile(`(unknown|duplicate) field "((?:[^"\\]|\\.
 var goField = regexp.MustCompile(`Go struct field [A-Za-z]+\.([\w.]+) of type`)
 
 // Faults splits the rejection of an object into faults. There is at least one.
-func Faults(s *metav1.Status, object map[string]any) (list []Fault) {
+func Faults(s *metav1.Status, object map[string]any) (list []Violation) {
 	if strings.Contains(s.Message, StrictDecoding) {
 		for _, m := range unknownField.FindAllStringSubmatch(s.Message, -1) {
-			list = append(list, Fault{Field: m[2], Place: m[2], Message: m[1] + " field", Unread: true})
+			list = append(list, Violation{Field: m[2], Place: m[2], Message: m[1] + " field", Unread: true})
 		}
 		if len(list) > 0 {
 			return list
@@ -46,22 +46,22 @@ func Faults(s *metav1.Status, object map[string]any) (list []Fault) {
 				// The field <nil> means the object itself.
 				field = ""
 			}
-			list = append(list, Fault{Field: field, Place: field, Message: c.Message})
+			list = append(list, Violation{Field: field, Place: field, Message: c.Message})
 		}
 	}
 	if named {
 		return list
 	}
-	f := Fault{Message: s.Message}
+	f := Violation{Message: s.Message}
 	if s.Reason == metav1.StatusReasonBadRequest {
 		f.Field = Undecodable(object)
 		f.Place = f.Field
 	}
 	if f.Place != "" {
-		return []Fault{f}
+		return []Violation{f}
 	}
 	if m := goField.FindStringSubmatch(s.Message); m != nil {
 		f.Place = m[1]
 	}
-	return []Fault{f}
+	return []Violation{f}
 }

@@ -13,19 +13,19 @@ func TestFaults(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		status metav1.Status
-		want   []Fault
+		want   []Violation
 	}{
-		{"a sentence", metav1.Status{Message: "no"}, []Fault{{Message: "no"}}},
-		{"unknown and duplicate fields", metav1.Status{Message: `strict decoding error: unknown field "spec.a", duplicate field "spec.b[\"x\"]"`}, []Fault{
+		{"a sentence", metav1.Status{Message: "no"}, []Violation{{Message: "no"}}},
+		{"unknown and duplicate fields", metav1.Status{Message: `strict decoding error: unknown field "spec.a", duplicate field "spec.b[\"x\"]"`}, []Violation{
 			{Field: "spec.a", Place: "spec.a", Message: "unknown field", Unread: true}, {Field: `spec.b[\"x\"]`, Place: `spec.b[\"x\"]`, Message: "duplicate field", Unread: true},
 		}},
-		{"a strict decoder that names no field", metav1.Status{Message: "strict decoding error: yaml: line 2"}, []Fault{{Message: "strict decoding error: yaml: line 2"}}},
-		{"somebody else speaks of an unknown field", metav1.Status{Message: `unknown field "a"`}, []Fault{{Message: `unknown field "a"`}}},
-		{"causes", metav1.Status{Message: "invalid", Details: causes(metav1.StatusCause{Field: "spec.a", Message: "is wrong"}, metav1.StatusCause{Field: "<nil>", Message: "is empty"})}, []Fault{
+		{"a strict decoder that names no field", metav1.Status{Message: "strict decoding error: yaml: line 2"}, []Violation{{Message: "strict decoding error: yaml: line 2"}}},
+		{"somebody else speaks of an unknown field", metav1.Status{Message: `unknown field "a"`}, []Violation{{Message: `unknown field "a"`}}},
+		{"causes", metav1.Status{Message: "invalid", Details: causes(metav1.StatusCause{Field: "spec.a", Message: "is wrong"}, metav1.StatusCause{Field: "<nil>", Message: "is empty"})}, []Violation{
 			{Field: "spec.a", Place: "spec.a", Message: "is wrong"}, {Message: "is empty"},
 		}},
-		{"causes without a field", metav1.Status{Message: "no", Details: causes(metav1.StatusCause{Message: "part"})}, []Fault{{Message: "no"}}},
-		{"a value of the wrong type", metav1.Status{Message: "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"}, []Fault{
+		{"causes without a field", metav1.Status{Message: "no", Details: causes(metav1.StatusCause{Message: "part"})}, []Violation{{Message: "no"}}},
+		{"a value of the wrong type", metav1.Status{Message: "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"}, []Violation{
 			{Place: "spec.replicas", Message: "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"},
 		}},
 	} {

@@ -21,7 +21,7 @@ import (
 
 // FurnishNamespace creates the service account that every namespace has, unless it exists.
 func (s *Stage) FurnishNamespace(ctx context.Context, name string) error {
-	q := Request{Method: http.MethodPost, Path: "/api/v1/namespaces/" + url.PathEscape(name) + "/serviceaccounts", ContentType: JSON, Body: Encode(map[string]any{
+	q := HTTPRequest{Method: http.MethodPost, Path: "/api/v1/namespaces/" + url.PathEscape(name) + "/serviceaccounts", ContentType: JSON, Body: Encode(map[string]any{
 		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"},
 	})}
 	a, err := s.Admin().Do(ctx, q)
@@ -39,7 +39,7 @@ func (s *Stage) FurnishQuota(ctx context.Context, namespace, name string, used c
 	}
 	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/resourcequotas/" + url.PathEscape(name)
 	quota := &corev1.ResourceQuota{}
-	if err := s.Admin().Must(ctx, Request{Method: http.MethodGet, Path: path}, quota); err != nil {
+	if err := s.Admin().Must(ctx, HTTPRequest{Method: http.MethodGet, Path: path}, quota); err != nil {
 		return err
 	}
 	quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, corev1.ResourceList{}
@@ -57,7 +57,7 @@ func (s *Stage) put(ctx context.Context, path string, object any) error {
 	if err != nil {
 		return err
 	}
-	return s.Admin().Must(ctx, Request{Method: http.MethodPut, Path: path, ContentType: JSON, Body: body}, nil)
+	return s.Admin().Must(ctx, HTTPRequest{Method: http.MethodPut, Path: path, ContentType: JSON, Body: body}, nil)
 }
 
 // FurnishRoles sets the rules of aggregated roles to the rules of the roles that they select.
@@ -69,7 +69,7 @@ func (s *Stage) FurnishRoles(ctx context.Context) error {
 	// A role may select an aggregated role. Each round fills in one more level.
 	for range 10 {
 		list := &rbacv1.ClusterRoleList{}
-		if err := s.Admin().Must(ctx, Request{Method: http.MethodGet, Path: path}, list); err != nil {
+		if err := s.Admin().Must(ctx, HTTPRequest{Method: http.MethodGet, Path: path}, list); err != nil {
 			return err
 		}
 		changed := false
@@ -134,7 +134,7 @@ const (
 func (s *Stage) AwaitServed(ctx context.Context, name string) (problem string, err error) {
 	for pause := definitionInterval; ; pause = min(2*pause, definitionPause) {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := s.Admin().Must(ctx, Request{Method: http.MethodGet, Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + url.PathEscape(name)}, crd); err != nil {
+		if err := s.Admin().Must(ctx, HTTPRequest{Method: http.MethodGet, Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + url.PathEscape(name)}, crd); err != nil {
 			return "", err
 		}
 		for _, c := range crd.Status.Conditions {
@@ -161,7 +161,7 @@ func (s *Stage) served(ctx context.Context, crd *apiextensionsv1.CustomResourceD
 		if !v.Served {
 			continue
 		}
-		a, err := s.Admin().Do(ctx, Request{Method: http.MethodGet, Path: "/apis/" + crd.Spec.Group + "/" + v.Name})
+		a, err := s.Admin().Do(ctx, HTTPRequest{Method: http.MethodGet, Path: "/apis/" + crd.Spec.Group + "/" + v.Name})
 		if err != nil {
 			return false, err
 		}

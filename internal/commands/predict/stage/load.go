@@ -130,7 +130,7 @@ func (s *Stage) load(ctx context.Context, validation string, l *loading) error {
 	if s.MayConvert == nil {
 		WithoutConversion(object)
 	}
-	q := Request{Method: http.MethodPost, Path: Collection(l.kind, l.namespace), ContentType: JSON, Body: Encode(object.Object)}
+	q := HTTPRequest{Method: http.MethodPost, Path: Collection(l.kind, l.namespace), ContentType: JSON, Body: Encode(object.Object)}
 	q.Query = map[string][]string{"fieldManager": {"gatehouse"}, "fieldValidation": {validation}}
 	a, err := s.Admin().Do(ctx, q)
 	if err != nil {

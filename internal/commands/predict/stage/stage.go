@@ -62,7 +62,7 @@ func (s *Stage) Ask(ctx context.Context, q *Question) (*Answer, error) {
 		at = path.Join(at, q.Subresource) + (&url.URL{Path: q.Subpath}).EscapedPath()
 	}
 	body, rejects := s.releaseBody(q)
-	a, err := s.send(ctx, Request{q.Method, at, q.Query, q.ContentType, body}, &q.User, &q.Rehearsal)
+	a, err := s.send(ctx, HTTPRequest{q.Method, at, q.Query, q.ContentType, body}, &q.User, &q.Rehearsal)
 	if err == nil && rejects != nil {
 		a = rejects(a)
 	}
@@ -103,7 +103,7 @@ func (s *Stage) Judge(ctx context.Context, q *Question) (*Answer, error) {
 
 // Get returns an object; nil if it does not exist.
 func (s *Stage) Get(ctx context.Context, kind *offline.Kind, namespace, name string) (*unstructured.Unstructured, error) {
-	q := Request{Method: http.MethodGet, Path: Path(kind, namespace, name)}
+	q := HTTPRequest{Method: http.MethodGet, Path: Path(kind, namespace, name)}
 	a, err := s.Admin().Do(ctx, q)
 	if err != nil || a.Code == http.StatusNotFound {
 		return nil, err
@@ -140,7 +140,7 @@ func (s *Stage) Label(ctx context.Context, name string, labels map[string]string
 			return err
 		}
 		made := u == nil
-		q := Request{Method: http.MethodPut, Path: Path(kind, "", name), ContentType: JSON}
+		q := HTTPRequest{Method: http.MethodPut, Path: Path(kind, "", name), ContentType: JSON}
 		if made {
 			u = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
 			q.Method, q.Path = http.MethodPost, Collection(kind, "")

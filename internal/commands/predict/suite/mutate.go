@@ -208,7 +208,7 @@ func storedForm(ctx context.Context, w *stage.Stage, content map[string]any) (ru
 		return nil, err
 	}
 	u.SetResourceVersion(stored.GetResourceVersion())
-	q := stage.Request{Method: http.MethodPut, Path: stage.Path(kind, "", u.GetName()), ContentType: stage.JSON, Body: stage.Encode(u.Object)}
+	q := stage.HTTPRequest{Method: http.MethodPut, Path: stage.Path(kind, "", u.GetName()), ContentType: stage.JSON, Body: stage.Encode(u.Object)}
 	q.Query = map[string][]string{"dryRun": {metav1.DryRunAll}}
 	a, err := w.Admin().Do(ctx, q)
 	if err != nil || !a.OK() {

@@ -196,7 +196,7 @@ func (n *names) registered(ctx context.Context, p *venue, policies map[*engines.
 	}
 	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
 		var found unstructured.UnstructuredList
-		q := stage.Request{Method: http.MethodGet, Path: "/apis/admissionregistration.k8s.io/v1/" + resource}
+		q := stage.HTTPRequest{Method: http.MethodGet, Path: "/apis/admissionregistration.k8s.io/v1/" + resource}
 		if err := p.stage.Admin().Must(ctx, q, &found.Object); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func (r *Reporter) dangers(ctx context.Context, kind, name string) []string {
 	ctx, cancel := context.WithTimeout(ctx, lintTime)
 	defer cancel()
 	about := lint.Object{Kind: kind, Name: name}
-	world := &lint.World{Snapshot: s, Now: time.Now(), Partial: true, Namespaces: map[string]map[string]string{}}
+	world := &lint.Input{Snapshot: s, Now: time.Now(), Partial: true, Namespaces: map[string]map[string]string{}}
 	list, err := r.Namespaces.List(labels.Everything())
 	if err != nil {
 		klog.ErrorS(err, "Cannot list namespaces for the warnings about a registration")

@@ -219,7 +219,7 @@ func Remove(ctx context.Context, w *stage.Stage, objects []*unstructured.Unstruc
 		if kind.Guessed {
 			continue
 		}
-		q := stage.Request{Method: http.MethodDelete, Path: stage.Path(kind, namespaceOf(u), u.GetName())}
+		q := stage.HTTPRequest{Method: http.MethodDelete, Path: stage.Path(kind, namespaceOf(u), u.GetName())}
 		a, err := w.Admin().Do(ctx, q)
 		if err != nil {
 			return err

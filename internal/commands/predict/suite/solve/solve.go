@@ -170,7 +170,7 @@ func (x *search) eval(e ast.Expr, st *State) (value any, ok bool) {
 			params = &unstructured.Unstructured{Object: d.Seen}
 		}
 		in := st.input()
-		st.run = expression.NewRequest(in).NewRun(x.ctx, expression.Options{Resource: st.Resource, Namespace: true, Authorizer: true, Params: params, Budget: math.MaxUint64})
+		st.run = expression.NewValues(in).NewRun(x.ctx, expression.Options{Resource: st.Resource, Namespace: true, Authorizer: true, Params: params, Budget: math.MaxUint64})
 	}
 	o, err := st.run.Eval(compiled)
 	if err != nil || o.Err != nil || o.Value == nil {

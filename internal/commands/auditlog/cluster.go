@@ -23,8 +23,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 )
 
-// World is the known state of the cluster that wrote a log. The zero value knows the built-in kinds.
-type World struct {
+// Cluster is the known state of the cluster that wrote a log. The zero value knows the built-in kinds.
+type Cluster struct {
 	// Registrations has the registrations, the namespaces and the params at the time of the requests; nil if unknown.
 	// Nothing is derived then.
 	Registrations *offline.World
@@ -41,9 +41,9 @@ type registered struct {
 // builtin returns the kinds of every cluster.
 var builtin = sync.OnceValue(offline.Builtin)
 
-// NewWorld returns the World of registrations; nil if they are unknown.
-func NewWorld(w *offline.World) World {
-	return World{Registrations: w, registered: sync.OnceValue(func() (list []registered) {
+// NewCluster returns the World of registrations; nil if they are unknown.
+func NewCluster(w *offline.World) Cluster {
+	return Cluster{Registrations: w, registered: sync.OnceValue(func() (list []registered) {
 		if w == nil {
 			return nil
 		}
@@ -76,7 +76,7 @@ func changed(o runtime.Object) (at time.Time) {
 	return at
 }
 
-func (w World) kinds() *offline.Kinds {
+func (w Cluster) kinds() *offline.Kinds {
 	if w.Registrations != nil {
 		return w.Registrations.Kinds
 	}
@@ -84,7 +84,7 @@ func (w World) kinds() *offline.Kinds {
 }
 
 // kind returns the kind of a resource, the zero kind if unknown.
-func (w World) kind(resource schema.GroupVersionResource) schema.GroupVersionKind {
+func (w Cluster) kind(resource schema.GroupVersionResource) schema.GroupVersionKind {
 	if k := w.kinds().At(resource); k != nil {
 		return k.Kind
 	}
@@ -93,7 +93,7 @@ func (w World) kind(resource schema.GroupVersionResource) schema.GroupVersionKin
 
 // named finds the webhook with a name and a source that was registered at a time, in a configuration, or in any
 // configuration if that is empty; nil if there is none, or several.
-func (w World) named(source registration.Source, configuration, name string, at time.Time) *registration.Entry {
+func (w Cluster) named(source registration.Source, configuration, name string, at time.Time) *registration.Entry {
 	return w.only(at, func(e *registration.Entry) bool {
 		return e.Source == source && e.Name == name && (configuration == "" || e.Configuration == configuration)
 	})
@@ -101,7 +101,7 @@ func (w World) named(source registration.Source, configuration, name string, at 
 
 // conditioned finds the webhook whose failed match conditions rejected a request at a time, by the expressions in the
 // message; nil if there is none, or several.
-func (w World) conditioned(message string, at time.Time) *registration.Entry {
+func (w Cluster) conditioned(message string, at time.Time) *registration.Entry {
 	return w.only(at, func(e *registration.Entry) bool {
 		return e.Webhook != nil && e.FailurePolicy == registration.Fail && slices.ContainsFunc(e.MatchConditions, func(m registration.MatchCondition) bool {
 			return strings.Contains(message, "expression '"+m.Expression+"' resulted in error: ")
@@ -111,7 +111,7 @@ func (w World) conditioned(message string, at time.Time) *registration.Entry {
 
 // only finds the single entry that satisfies a condition and has not changed since a time; nil if there is none, or
 // several.
-func (w World) only(at time.Time, holds func(*registration.Entry) bool) (found *registration.Entry) {
+func (w Cluster) only(at time.Time, holds func(*registration.Entry) bool) (found *registration.Entry) {
 	if w.registered == nil {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (w World) only(at time.Time, holds func(*registration.Entry) bool) (found *
 
 // entry finds the entry of a step of a plan. changed is set if the entry changed after a time, so that its earlier
 // state is unknown.
-func (w World) entry(e *plan.Entry, at time.Time) (found *registration.Entry, changed bool) {
+func (w Cluster) entry(e *plan.Entry, at time.Time) (found *registration.Entry, changed bool) {
 	for _, r := range w.registered() {
 		if r.Source.String() == e.Kind && r.Configuration == e.Configuration && r.Index == e.Index && r.Name == e.Name {
 			return r.Entry, r.since.After(at)

@@ -33,8 +33,8 @@ const (
 	Certificates Part = "served certificates"
 )
 
-// World is the known state of a cluster, or of the files for one. It does not change while it is used.
-type World struct {
+// Input is the known state of a cluster, or of the files for one. It does not change while it is used.
+type Input struct {
 	// Snapshot has the registrations. It must be set.
 	Snapshot *snapshot.Snapshot
 	// Now is the time for the expiry of certificates.
@@ -42,7 +42,7 @@ type World struct {
 	// Gatehouse is set if a Gatehouse server is known to enforce the registrations. Snapshot.Kubernetes is set
 	// for another server.
 	Gatehouse bool
-	// Partial is set if objects that are not in the World may exist nevertheless, as with files.
+	// Partial is set if objects that are not in the Input may exist nevertheless, as with files.
 	Partial bool
 	// Unseen has the reason for each unknown part, such as "may not list services". Parts without an entry are
 	// known.
@@ -86,7 +86,7 @@ type World struct {
 	Params plan.Params
 	// Waiting are objects that wait for initializers.
 	Waiting []WaitingObject
-	// Injectors are the kinds of objects that a role in the World may change, limited to the kinds that rules
+	// Injectors are the kinds of objects that a role in the Input may change, limited to the kinds that rules
 	// check: a program with that right can set its own caBundle.
 	Injectors map[string]bool
 	// Managed is set if the files have a ClusterServiceVersion: the Operator Lifecycle Manager sets caBundles.
@@ -216,10 +216,10 @@ type Served struct {
 }
 
 // sees reports whether a part is known.
-func (w *World) sees(p Part) bool { return w.Unseen[p] == "" }
+func (w *Input) sees(p Part) bool { return w.Unseen[p] == "" }
 
 // Count returns the numbers of webhooks, policies and initializers.
-func (w *World) Count() (webhooks, policies, initializers int) {
+func (w *Input) Count() (webhooks, policies, initializers int) {
 	for _, d := range registration.Sources() {
 		n := len(w.Snapshot.Entries(d.Source))
 		switch {
@@ -237,7 +237,7 @@ func (w *World) Count() (webhooks, policies, initializers int) {
 
 // Addresses returns the addresses of the webhooks, including conversion webhooks, each with its service, or nil
 // if it has none.
-func (w *World) Addresses() map[Address]*types.NamespacedName {
+func (w *Input) Addresses() map[Address]*types.NamespacedName {
 	found := map[Address]*types.NamespacedName{}
 	add := func(c *registration.ClientConfig) {
 		found[addressOf(c)] = nil
@@ -267,7 +267,7 @@ type Expiry struct {
 }
 
 // Expiries returns the expiry of the webhooks' certificates, as far as they can be read.
-func (w *World) Expiries() (list []Expiry) {
+func (w *Input) Expiries() (list []Expiry) {
 	of := func(object Object, webhook string, c *registration.ClientConfig) {
 		if certificates, err := bundle(c.CABundle); err == nil {
 			_, until := valid(certificates, w.Now)

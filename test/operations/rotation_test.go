@@ -39,12 +39,16 @@ func encryptedWith(t *testing.T, s *harness.Server) map[string]int {
 		}
 		Servers []struct{ Hash *string }
 	}
-	if err := json.Unmarshal([]byte(secretsEncryption(t, s, "status", "-o", "json")), &status); err != nil {
-		t.Fatal(err)
-	}
-	if len(status.Servers) != 1 || status.Servers[0].Hash == nil {
-		t.Errorf("servers: %+v", status.Servers)
-	}
+	// A killed server is listed until its lease expires.
+	harness.Eventually(t, "one server", func() error {
+		if err := json.Unmarshal([]byte(secretsEncryption(t, s, "status", "-o", "json")), &status); err != nil {
+			return err
+		}
+		if len(status.Servers) != 1 || status.Servers[0].Hash == nil {
+			return fmt.Errorf("servers: %+v", status.Servers)
+		}
+		return nil
+	})
 	counts := map[string]int{}
 	for _, one := range status.Secrets {
 		counts[one.Key] = one.Count

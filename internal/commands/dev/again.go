@@ -75,7 +75,7 @@ func (s *session) reapply(ctx context.Context, authority []byte) (restart bool, 
 		s.sayOnce("The manifests changed: the program has another service or port now; the applied objects stay. Start 'gatehouse dev' again for it.")
 		return false, nil
 	}
-	if err := p.prepare(authority, s.programs[0].files); err != nil {
+	if err := p.prepare(authority, certificateIn(s.programs[0].files)); err != nil {
 		return false, err
 	}
 	s.project, s.made, s.broken = p, nil, ""

@@ -211,7 +211,7 @@ func (s *session) furnish(p *program, kubeconfig string, tokens func(audience st
 		if err != nil {
 			return err
 		}
-		filled["KUBERNETES_SERVICE_HOST"], filled["KUBERNETES_SERVICE_PORT"] = server.Hostname(), server.Port()
+		filled[inCluster+"HOST"], filled[inCluster+"PORT"] = server.Hostname(), server.Port()
 	}
 	p.set(d, filled)
 	p.described = d
@@ -222,7 +222,7 @@ func (s *session) furnish(p *program, kubeconfig string, tokens func(audience st
 func (s *session) redescribe(ctx context.Context) (restart bool, err error) {
 	s.content.add(s.project.objects)
 	for i, p := range s.programs {
-		if p.workload == nil || i >= len(s.project.targets) || s.project.targets[i].workload == nil {
+		if p.pod == nil || i >= len(s.project.targets) || s.project.targets[i].container == nil {
 			continue
 		}
 		now, err := newProgram(s.project.targets[i], p.settings, slices.Concat(s.Paths, s.Kustomizations, []string{s.Chart}))
@@ -255,7 +255,7 @@ func (s *session) refresh(ctx context.Context, u *unstructured.Unstructured) {
 	for _, p := range s.programs {
 		p.mu.Lock()
 		var err error
-		if p.container != nil && p.namespace() == u.GetNamespace() && refers(&p.template.Spec, u.GetKind(), u.GetName()) {
+		if p.container != nil && p.namespace() == u.GetNamespace() && slices.Contains(volumesOf(&p.template.Spec, u.GetKind()), u.GetName()) {
 			_, err = p.describe(s.content.of(p.namespace()), s.tokens(ctx, p))
 		}
 		p.mu.Unlock()
@@ -343,18 +343,23 @@ func (p *program) remedy(m container.Mount) string {
 	return fmt.Sprintf("the program looks at %s by default: add %s to it", m.Path, strings.Join(words, " "))
 }
 
+// mostForbidden bounds the sentences about missing rights.
+const mostForbidden = 200
+
 // forbidden reports a request that the service account of a program may not make.
 func (s *session) forbidden(a authorizer.Attributes) {
 	for _, p := range s.programs {
 		if p.pod == nil {
 			continue
 		}
+		p.mu.Lock()
 		account := cmp.Or(p.pod.Spec.ServiceAccountName, "default")
+		p.mu.Unlock()
 		if a.GetUser() == nil || a.GetUser().GetName() != "system:serviceaccount:"+p.pod.Namespace+":"+account {
 			continue
 		}
 		if !a.IsResourceRequest() {
-			s.sayOnce("The service account %s may not %s %s: a ClusterRole with nonResourceURLs allows it.", account, a.GetVerb(), a.GetPath())
+			s.sayForbidden("The service account %s may not %s %s: a ClusterRole with nonResourceURLs allows it.", account, a.GetVerb(), a.GetPath())
 			return
 		}
 		resource, scope := a.GetResource(), "the cluster: a ClusterRole"
@@ -364,7 +369,24 @@ func (s *session) forbidden(a authorizer.Attributes) {
 		if a.GetNamespace() != "" {
 			scope = "the namespace " + a.GetNamespace() + ": a Role"
 		}
-		s.sayOnce("The service account %s may not %s %s in %s with apiGroups [%q], resources [%s] and verbs [%s] allows it.", account, a.GetVerb(), resource, scope,
+		s.sayForbidden("The service account %s may not %s %s in %s with apiGroups [%q], resources [%s] and verbs [%s] allows it.", account, a.GetVerb(), resource, scope,
 			a.GetAPIGroup(), resource, a.GetVerb())
+	}
+}
+
+// sayForbidden reports a missing right once, and at most mostForbidden of them.
+func (s *session) sayForbidden(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	s.saying.Lock()
+	if !s.said[text] {
+		s.forbiddens++
+	}
+	n := s.forbiddens
+	s.saying.Unlock()
+	switch {
+	case n <= mostForbidden:
+		s.sayOnce("%s", text)
+	case n == mostForbidden+1:
+		s.sayOnce("Further missing rights are left out.")
 	}
 }

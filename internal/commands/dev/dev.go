@@ -124,9 +124,10 @@ type session struct {
 	gone chan ended
 	// content are the ConfigMaps and Secrets of the programs' namespaces.
 	content content
-	// said are the messages that were reported once, which saying guards.
-	saying sync.Mutex
-	said   map[string]bool
+	// said are the messages that were reported once, and forbiddens is the number of missing rights; saying guards both.
+	saying     sync.Mutex
+	said       map[string]bool
+	forbiddens int
 	// changes receives changed source files; nil if none are watched. manifests does the same for the manifests; nil
 	// with a cluster.
 	changes   <-chan string
@@ -276,7 +277,7 @@ func (s *session) certify(others ...string) (authority []byte, err error) {
 		if i == 0 {
 			authority, err = selfsigned.Write(p.files, hosts...)
 		} else {
-			for name, content := range s.programs[0].certificate() {
+			for name, content := range certificateIn(s.programs[0].files) {
 				err = errors.Join(err, store(filepath.Join(p.files, name), content))
 			}
 		}
@@ -292,7 +293,7 @@ func (s *session) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.project.prepare(authority, s.programs[0].files); err != nil {
+	if err := s.project.prepare(authority, certificateIn(s.programs[0].files)); err != nil {
 		return err
 	}
 	s.sayRemarks()
@@ -302,11 +303,7 @@ func (s *session) run(ctx context.Context) error {
 	defer s.stage.Close()
 	at := s.stage.Address()
 	if s.KubeconfigOut != "" {
-		data, err := os.ReadFile(at.Kubeconfig)
-		if err == nil {
-			err = os.WriteFile(s.KubeconfigOut, data, 0o600)
-		}
-		if err != nil {
+		if err := copyNew(s.KubeconfigOut, at.Kubeconfig); err != nil {
 			return fmt.Errorf("--kubeconfig-out: %w", err)
 		}
 	}
@@ -334,6 +331,20 @@ func (s *session) run(ctx context.Context) error {
 		return nil
 	}
 	return s.loop(ctx, authority)
+}
+
+// copyNew copies a file to a new one, which only this user can read. It follows no link, which another user may have made.
+func copyNew(to, from string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
 }
 
 // loop runs the programs, and replaces them after changes.

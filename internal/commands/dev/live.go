@@ -576,7 +576,7 @@ func (s *session) runLive(ctx context.Context) (err error) {
 	if err := os.WriteFile(kubeconfig, l.Kubeconfig, 0o600); err != nil {
 		return err
 	}
-	if err := s.project.prepare(l.authority, p.files); err != nil {
+	if err := s.project.prepare(l.authority, certificateIn(p.files)); err != nil {
 		return err
 	}
 	s.content.add(s.project.objects)

@@ -257,12 +257,11 @@ func (p *program) free() error {
 // address returns the address of the program.
 func (p *program) address() string { return net.JoinHostPort(localhost, strconv.Itoa(p.port)) }
 
-// certificate returns the files of the serving certificate by name.
-func (p *program) certificate() map[string][]byte {
+// certificateIn returns the files of the serving certificate by name. The session wrote them into dir.
+func certificateIn(dir string) map[string][]byte {
 	found := map[string][]byte{}
 	for _, name := range []string{selfsigned.CertificateFile, selfsigned.KeyFile, selfsigned.AuthorityFile} {
-		// The session wrote the files.
-		found[name], _ = os.ReadFile(filepath.Join(p.files, name))
+		found[name], _ = os.ReadFile(filepath.Join(dir, name))
 	}
 	return found
 }
@@ -299,7 +298,8 @@ func (p *program) placed(name string) bool {
 // hides reports whether a mount at a path of this machine would hide the session or the working directory.
 func (p *program) hides(name string) bool {
 	here, _ := filepath.Abs(p.recipe.dir)
-	return slices.ContainsFunc([]string{p.home, here}, func(dir string) bool { return strings.HasPrefix(dir+"/", name+"/") })
+	below := strings.TrimSuffix(name, "/") + "/"
+	return slices.ContainsFunc([]string{p.home, here}, func(dir string) bool { return strings.HasPrefix(dir+"/", below) })
 }
 
 // inProject returns the path in the project at which the program finds a placed mount, too; empty for none. The image has
@@ -328,7 +328,7 @@ func (p *program) describe(data container.Data, tokens func(audience string) ([]
 	if p.container != nil {
 		shown := p.pod.DeepCopy()
 		shown.Status.PodIP, shown.Status.HostIP = ownIP, ownIP
-		d.Description = container.Describe(shown, p.container, data, p.certificate())
+		d.Description = container.Describe(shown, p.container, data, certificateIn(p.files))
 		d.Mounts = append(d.Mounts, p.serviceAccount(data, tokens != nil)...)
 	}
 	for _, m := range d.Mounts {
@@ -427,10 +427,14 @@ func (d *described) note(path, place string) {
 	}
 }
 
+// inCluster is the prefix of the variables by which a pod finds its server. In a pod, the variables of this process name the
+// server of another cluster.
+const inCluster = "KUBERNETES_SERVICE_"
+
 // set sets the environment and the command line. filled are the variables of the session, which the program gets, and
 // which are replaced in a given command.
 func (p *program) set(d *described, filled map[string]string) {
-	p.env = os.Environ()
+	p.env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, inCluster) })
 	if dirs := p.prepared(); len(dirs) > 0 {
 		p.env = append(p.env, "PATH="+strings.Join(append(dirs, os.Getenv("PATH")), string(filepath.ListSeparator)))
 	}
@@ -503,6 +507,9 @@ func (p *program) start(args []string, g *guard) (err error) {
 	return err
 }
 
+// interrupted reports whether a source file has changed, or the user wants another start.
+func (s *session) interrupted() bool { return len(s.changes) > 0 || len(s.Restart) > 0 }
+
 // listening reports whether the program listens, and tells the user if not.
 func (s *session) listening(ctx context.Context, p *program) bool {
 	if p.port == 0 {
@@ -510,8 +517,7 @@ func (s *session) listening(ctx context.Context, p *program) bool {
 	}
 	soon, cancel := context.WithTimeout(ctx, listenSoon)
 	defer cancel()
-	interrupted := func() bool { return len(s.changes) > 0 || len(s.Restart) > 0 }
-	err := listens(soon, p.process, p.address(), interrupted)
+	err := listens(soon, p.process, p.address(), s.interrupted)
 	if refused := (*handshakeError)(nil); errors.As(err, &refused) && ctx.Err() == nil {
 		s.Say("The program accepts connections on port %d, and no TLS handshake succeeds: %v. Have it serve TLS with tls.crt and tls.key of %s.", p.port, refused.cause, p.files)
 	} else if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
@@ -520,7 +526,7 @@ func (s *session) listening(ctx context.Context, p *program) bool {
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		late, cancel := context.WithTimeout(ctx, listenLate)
 		defer cancel()
-		err = listens(late, p.process, p.address(), interrupted)
+		err = listens(late, p.process, p.address(), s.interrupted)
 	}
 	// The end of the program is reported elsewhere.
 	return err == nil
@@ -553,10 +559,10 @@ func (s *session) replace(ctx context.Context, programs []*program) error {
 		}
 		args, err := p.again, error(nil)
 		if p.again = nil; args == nil {
-			args, err = p.recipe.make(ctx, s.guard, os.Environ(), p.home, p.output)
+			args, err = p.recipe.make(ctx, s.guard, os.Environ(), p.home, p.output, s.interrupted)
 		}
 		idle()
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, errInterrupted) {
 			return nil
 		}
 		if err != nil {

@@ -3,8 +3,10 @@ package dev
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,7 +79,7 @@ func programsOf(t *testing.T, o Options, manifests string) (*session, []string) 
 	}
 	authority, err := s.certify()
 	if err == nil {
-		err = s.project.prepare(authority, s.programs[0].files)
+		err = s.project.prepare(authority, certificateIn(s.programs[0].files))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -361,6 +363,56 @@ func TestFilesAreAtTheirPaths(t *testing.T) {
 	if p.placingTmp = false; p.placed("/tmp/cache") {
 		t.Error("a file below /tmp is placed where the system does not permit it")
 	}
+	if p.placed("/") {
+		t.Error("a volume hides the file system of this machine")
+	}
+}
+
+// S33.3: the variables by which a pod finds its server name the session's server, or none: this process may run in a pod of
+// another cluster.
+func TestTheServerOfAnotherPodIsLeftOut(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT_HTTPS", "443")
+	s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+deployed)
+	for _, v := range s.programs[0].env {
+		if strings.HasPrefix(v, "KUBERNETES_") {
+			t.Errorf("the program has $%s", v)
+		}
+	}
+}
+
+// S33.3: the file of --kubeconfig-out is new: a link at its place, which another user may have made, is not followed.
+func TestTheKubeconfigIsANewFile(t *testing.T) {
+	dir := t.TempDir()
+	from, to, link := filepath.Join(dir, "from"), filepath.Join(dir, "to"), filepath.Join(dir, "link")
+	err := errors.Join(os.WriteFile(from, []byte("secret"), 0o600), os.Symlink(to, link))
+	if err == nil {
+		err = copyNew(link, from)
+	}
+	if _, found := os.Stat(to); !errors.Is(err, fs.ErrExist) || found == nil {
+		t.Errorf("through a link: %v, %v", err, found)
+	}
+	err = copyNew(to, from)
+	if info, found := os.Stat(to); err != nil || found != nil || info.Mode() != 0o600 || info.Size() != 6 {
+		t.Errorf("%v, %v, %v", err, found, info)
+	}
+}
+
+// S33.7: a changed Deployment without containers changes no program.
+func TestADeploymentWithoutContainers(t *testing.T) {
+	empty := strings.Replace(deployed[:strings.Index(deployed, "      containers:")], "replicas: 3", "replicas: 4", 1) + "      containers: []\n---\n"
+	registration := hook("service: {namespace: shop, name: hook}")
+	for _, before := range []string{deployed, empty} {
+		s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, registration+before)
+		s.piped = []byte(registration + empty)
+		var err error
+		if s.project, err = s.read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if restart, err := s.redescribe(t.Context()); err != nil || restart {
+			t.Errorf("restart %t, %v", restart, err)
+		}
+	}
 }
 
 // S33.18: a volume in a directory of the image with files of the project is in the directory of the project, too, since
@@ -433,6 +485,12 @@ func TestRefusalsAreSentences(t *testing.T) {
 	want := []string{`The service account hook may not list deployments in the namespace other: a Role with apiGroups ["apps"], resources [deployments] and verbs [list] allows it.`}
 	if !slices.Equal(said, want) {
 		t.Errorf("got %q, want %q", said, want)
+	}
+	for i := range 2 * mostForbidden {
+		s.forbidden(authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "system:serviceaccount:shop:hook"}, Verb: "get", Path: fmt.Sprint("/", i)})
+	}
+	if n := len(said); n != mostForbidden+1 || said[n-1] != "Further missing rights are left out." {
+		t.Errorf("%d sentences, the last one %q", n, said[n-1])
 	}
 }
 

@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/dev/container"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 )
 
@@ -61,7 +63,7 @@ func readProject(paths, kustomizations []string, stdin []byte, reading func(path
 	return p, nil
 }
 
-// noted is a file system that reports the files that are read.
+// noted is the file system of this machine. It reports the files that are read, and reads only regular files.
 type noted struct {
 	filesys.FileSystem
 	reading func(path string)
@@ -70,7 +72,7 @@ type noted struct {
 // ReadFile implements filesys.FileSystem.
 func (n noted) ReadFile(path string) ([]byte, error) {
 	n.reading(path)
-	return n.FileSystem.ReadFile(path)
+	return files.Read(path, files.Objects)
 }
 
 // read adds the objects of files.
@@ -200,9 +202,6 @@ func number(content any, field string) int {
 	return 0
 }
 
-// workloads are the kinds that need nodes.
-var workloads = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "Pod"}
-
 // hosts returns the DNS names of the services of all programs.
 func (p *project) hosts() []string {
 	hosts := []string{localhost}
@@ -262,8 +261,8 @@ const mostBundle = 40
 
 // prepare replaces the controllers that a cluster would have: it removes the workloads and cert-manager's
 // certificates and issuers, and adds the certificates' secrets and missing namespaces. A secret with a certificate
-// for the program, as charts create one, gets the session's certificate. files is the directory of the certificate.
-func (p *project) prepare(authority []byte, files string) error {
+// for the program, as charts create one, gets the session's certificate.
+func (p *project) prepare(authority []byte, certificate map[string][]byte) error {
 	defined, namespaces := map[string]bool{}, map[string]bool{"": true}
 	for _, name := range stage.Everywhere {
 		namespaces[name] = true
@@ -286,7 +285,7 @@ func (p *project) prepare(authority []byte, files string) error {
 			if secret = text(u.Object, "spec", "secretName"); kind != "Certificate" || secret == "" {
 				continue
 			}
-		case slices.Contains(workloads, kind):
+		case container.MakesPods(kind):
 			if !slices.ContainsFunc(p.targets, func(t *target) bool { return t.workload == u }) {
 				p.others = append(p.others, u)
 			}
@@ -302,14 +301,10 @@ func (p *project) prepare(authority []byte, files string) error {
 			kept = append(kept, u)
 		}
 		if secret != "" {
-			made, err := secretOf(u.GetNamespace(), secret, files)
-			if err != nil {
-				return err
-			}
-			kept = append(kept, made)
+			kept = append(kept, secretOf(u.GetNamespace(), secret, certificate))
 		}
 	}
-	missing, err := p.certifySecrets(kept, files)
+	missing, err := p.certifySecrets(kept, certificate)
 	if err != nil {
 		return err
 	}

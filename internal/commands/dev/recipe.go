@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/commands/dev/image"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/subprocess"
 )
 
@@ -31,10 +32,6 @@ type recipe struct {
 	dir string
 }
 
-// withValue are the flags of 'go run' that may take the next argument as their value.
-var withValue = []string{"C", "asmflags", "buildmode", "buildvcs", "compiler", "covermode", "coverpkg", "exec", "gccgoflags", "gcflags", "installsuffix",
-	"ldflags", "mod", "modfile", "overlay", "p", "pgo", "pkgdir", "tags", "toolexec"}
-
 // newRecipe parses the command line of a program. 'go run PACKAGE ARGUMENTS' is split, so that the previous
 // program serves while the session builds the package.
 func newRecipe(command []string, build string) (*recipe, error) {
@@ -52,7 +49,7 @@ func newRecipe(command []string, build string) (*recipe, error) {
 		if name == "exec" || strings.HasPrefix(name, "exec=") {
 			return nil, errors.New("go run -exec: build the program with --build, and name what runs it as the command")
 		}
-		if at++; slices.Contains(withValue, name) {
+		if at++; image.TakesValue(name) {
 			at++
 		}
 	}
@@ -66,9 +63,25 @@ func newRecipe(command []string, build string) (*recipe, error) {
 	if at >= len(command) {
 		return nil, errors.New("go run: name the package")
 	}
-	r.build, r.pkg, r.given = append([]string{command[0], "build"}, command[2:at]...), command[at:end], command[:end]
+	r.build, r.pkg, r.given = slices.Concat([]string{command[0], "build"}, command[2:at], asRun(command[2:at])), command[at:end], command[:end]
 	r.base, r.run = command[end:], command[end:]
 	return r, nil
+}
+
+// asRun returns the flags by which 'go build' builds as 'go run' does with given flags: without debug information, which is a
+// large part of a link, and without the state of the repository.
+func asRun(given []string) (flags []string) {
+	given = slices.Concat(strings.Fields(os.Getenv("GOFLAGS")), given)
+	for _, flag := range []string{"-buildvcs=false", "-ldflags=-s -w"} {
+		name, _ := flagName(flag)
+		if !slices.ContainsFunc(given, func(word string) bool {
+			other, _ := flagName(strings.Trim(word, `'"`))
+			return other == name
+		}) {
+			flags = append(flags, flag)
+		}
+	}
+	return flags
 }
 
 // fill replaces ${NAME} in the command line by the value of NAME, and appends arguments. Other uses of $ stay, since the
@@ -90,8 +103,8 @@ func (r *recipe) fill(values map[string]string, arguments []string) []string {
 var errBuild = errors.New("the build failed")
 
 // make builds the program into dir, and returns its command line. A package is built to a new file, because the
-// previous program may still run.
-func (r *recipe) make(ctx context.Context, g *guard, env []string, dir string, output io.Writer) (run []string, err error) {
+// previous program may still run, and its build ends with errInterrupted when another one would follow it.
+func (r *recipe) make(ctx context.Context, g *guard, env []string, dir string, output io.Writer, interrupted func() bool) (run []string, err error) {
 	if r.build == nil {
 		return r.run, nil
 	}
@@ -109,12 +122,22 @@ func (r *recipe) make(ctx context.Context, g *guard, env []string, dir string, o
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", args[0], err)
 	}
-	select {
-	case <-p.Gone:
-		p.Stop(0)
-	case <-ctx.Done():
-		p.Stop(time.Second)
-		return nil, context.Cause(ctx)
+	tick := time.NewTicker(firstLook)
+	defer tick.Stop()
+	for building := true; building; {
+		select {
+		case <-p.Gone:
+			p.Stop(0)
+			building = false
+		case <-ctx.Done():
+			p.Stop(time.Second)
+			return nil, context.Cause(ctx)
+		case <-tick.C:
+			if r.pkg != nil && interrupted() {
+				p.Stop(time.Second)
+				return nil, errInterrupted
+			}
+		}
 	}
 	switch {
 	case p.Err != nil:

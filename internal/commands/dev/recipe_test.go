@@ -3,6 +3,7 @@ package dev
 import (
 	"encoding/base64"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,18 +20,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// 'go run' is split into a build and a program; other commands run unchanged.
+// 'go run' is split into a build, which builds as 'go run' does, and a program; other commands run unchanged.
 func TestRecipes(t *testing.T) {
-	for _, tc := range []struct{ command, build, wantBuild, wantPackage, wantRun, fails string }{
+	for _, tc := range []struct{ command, build, flags, wantBuild, wantPackage, wantRun, fails string }{
 		{command: "node webhook.js", wantRun: "node webhook.js"},
-		{command: "go run . --port 1", wantBuild: "go build", wantPackage: ".", wantRun: "--port 1"},
-		{command: "/usr/bin/go run -tags a,b -race ./cmd --v", wantBuild: "/usr/bin/go build -tags a,b -race", wantPackage: "./cmd", wantRun: "--v"},
-		{command: "go run -ldflags=-s main.go other.go x", wantBuild: "go build -ldflags=-s", wantPackage: "main.go other.go", wantRun: "x"},
+		{command: "go run . --port 1", wantBuild: "go build -buildvcs=false -ldflags=-s -w", wantPackage: ".", wantRun: "--port 1"},
+		{command: "/usr/bin/go run -tags a,b -race ./cmd --v", wantBuild: "/usr/bin/go build -tags a,b -race -buildvcs=false -ldflags=-s -w", wantPackage: "./cmd", wantRun: "--v"},
+		{command: "go run -ldflags=-v main.go other.go x", wantBuild: "go build -ldflags=-v -buildvcs=false", wantPackage: "main.go other.go", wantRun: "x"},
+		{command: "go run -buildvcs -ldflags -v . x", wantBuild: "go build -buildvcs -ldflags -v", wantPackage: ".", wantRun: "x"},
+		{command: "go run . x", flags: "-trimpath '-ldflags=-X a=b'", wantBuild: "go build -buildvcs=false", wantPackage: ".", wantRun: "x"},
 		{command: "go test ./...", wantRun: "go test ./..."},
 		{command: "./manager", build: "make", wantBuild: "/bin/sh -c make", wantRun: "./manager"},
 		{command: "go run -tags", fails: "name the package"},
 		{command: "go run -exec sudo .", fails: "--build"},
 	} {
+		t.Setenv("GOFLAGS", tc.flags)
 		r, err := newRecipe(strings.Fields(tc.command), tc.build)
 		if tc.fails != "" {
 			if err == nil || !strings.Contains(err.Error(), tc.fails) {
@@ -109,6 +113,20 @@ func TestWatch(t *testing.T) {
 			return errors.New("not yet")
 		}
 	})
+}
+
+// S33.6: a change ends a Go build that it makes obsolete.
+func TestAChangeEndsABuild(t *testing.T) {
+	dir := t.TempDir()
+	g, err := newGuard(nil, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.end()
+	r := &recipe{build: []string{"/bin/sh", "-c", "exec sleep 600"}, pkg: []string{"."}}
+	if run, err := r.make(t.Context(), g, os.Environ(), dir, io.Discard, func() bool { return true }); !errors.Is(err, errInterrupted) {
+		t.Errorf("got %q, %v", run, err)
+	}
 }
 
 // After the session has ended, the guard kills its processes and removes its files.
@@ -205,7 +223,7 @@ func prepared(t *testing.T, manifests string) (p *project, dir string) {
 	dir = t.TempDir()
 	authority, err := selfsigned.Write(dir, p.hosts()...)
 	if err == nil {
-		err = p.prepare(authority, dir)
+		err = p.prepare(authority, certificateIn(dir))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -233,11 +251,7 @@ func TestSecretsAreMounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		secret, err := secretOf(tc.namespace, tc.name, made)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.mount(secret, []*program{{target: p.targets[0], files: dir}}); err != nil {
+		if err := mount(secretOf(tc.namespace, tc.name, certificateIn(made)), []*program{{target: p.targets[0], files: dir}}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(filepath.Join(dir, selfsigned.CertificateFile))
@@ -261,10 +275,7 @@ func TestSecretsOfChartsHaveTheCertificateOfTheSession(t *testing.T) {
 		t.Run(field, func(t *testing.T) {
 			const mounting = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: a, name: b}\nspec: {template: {metadata: {labels: {app: b}}, " +
 				"spec: {volumes: [{name: one, secret: {secretName: own}}]}}}\n---\n"
-			made, err := secretOf("a", "own", chart)
-			if err != nil {
-				t.Fatal(err)
-			}
+			made := secretOf("a", "own", certificateIn(chart))
 			if field == "stringData" {
 				values := map[string]any{}
 				for file, data := range made.Object["data"].(map[string]any) {
@@ -282,10 +293,7 @@ func TestSecretsOfChartsHaveTheCertificateOfTheSession(t *testing.T) {
 				t.Fatal(err)
 			}
 			p, dir := prepared(t, hook("caBundle: Cg==, service: {namespace: a, name: b}")+serviceOf("8443")+mounting+string(secret))
-			want, err := secretOf("a", "own", dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := secretOf("a", "own", certificateIn(dir))
 			i := slices.IndexFunc(p.objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "Secret" })
 			if got := p.objects[i].Object; !reflect.DeepEqual(got["data"], want.Object["data"]) || text(got, "stringData", selfsigned.KeyFile) != "" {
 				t.Errorf("the secret has %v", got)

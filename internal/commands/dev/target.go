@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,7 +47,7 @@ func (t *target) namespace() string {
 	case len(t.services) > 0:
 		return t.services[0].Namespace
 	}
-	return nameOf(&unstructured.Unstructured{Object: map[string]any{}}).Namespace
+	return metav1.NamespaceDefault
 }
 
 // choose finds the programs: the workloads behind the services of the registrations. named and port come from the command

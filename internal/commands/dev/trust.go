@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,13 +58,9 @@ func (s *session) keepTrust(ctx context.Context, authority []byte) (end func(), 
 			}
 			if resource == secrets || resource == configMaps {
 				s.refresh(ctx, u)
-			}
-			if resource == secrets {
-				if err := project.mount(u, s.programs); err != nil {
+				if err := mount(u, s.programs); err != nil {
 					s.Say("The certificate of the secret %s is not in the files of the program: %v", u.GetName(), err)
 				}
-			}
-			if resource == secrets || resource == configMaps {
 				return
 			}
 			if u = u.DeepCopy(); !project.trust(u, authority, false) {
@@ -93,11 +88,6 @@ func (s *session) keepTrust(ctx context.Context, authority []byte) (end func(), 
 
 var secretKind = secrets.GroupVersion().WithKind("Secret")
 
-// refers reports whether the volumes of a pod refer to a ConfigMap or a Secret.
-func refers(spec *corev1.PodSpec, kind, name string) bool {
-	return slices.Contains(volumesOf(spec, kind), name)
-}
-
 // volumesOf returns the names of the ConfigMaps or Secrets in the volumes of a pod.
 func volumesOf(spec *corev1.PodSpec, kind string) (names []string) {
 	for _, v := range spec.Volumes {
@@ -120,15 +110,10 @@ func volumesOf(spec *corev1.PodSpec, kind string) (names []string) {
 	return names
 }
 
-// mounting reports whether the pods of a program mount a secret.
-func (t *target) mounting(secret *unstructured.Unstructured) bool {
-	return t.template != nil && t.namespace() == nameOf(secret).Namespace && slices.Contains(volumesOf(&t.template.Spec, "Secret"), secret.GetName())
-}
-
 // serving returns the files of a secret if the pods of a program mount it and its certificate is for a service of the
 // program; nil otherwise.
 func (t *target) serving(secret *unstructured.Unstructured) map[string][]byte {
-	if !t.mounting(secret) {
+	if t.template == nil || t.namespace() != nameOf(secret).Namespace || !slices.Contains(volumesOf(&t.template.Spec, "Secret"), secret.GetName()) {
 		return nil
 	}
 	_, names := certificateNames(secret)
@@ -169,7 +154,7 @@ func certificateNames(secret *unstructured.Unstructured) (keys []string, names m
 }
 
 // mount writes the files of a serving secret into the certificate directories of the programs that mount it.
-func (p *project) mount(secret *unstructured.Unstructured, programs []*program) error {
+func mount(secret *unstructured.Unstructured, programs []*program) error {
 	for _, program := range programs {
 		program.mu.Lock()
 		content := program.serving(secret)
@@ -185,8 +170,8 @@ func (p *project) mount(secret *unstructured.Unstructured, programs []*program) 
 
 // certifySecrets puts the session's certificate into the secrets that the programs mount: secrets with a certificate for
 // the program, as charts create one, and secrets with a placeholder. It returns the secrets that the manifests lack, since
-// cert-manager, a Job or the program itself makes them. files is the directory of the certificate.
-func (p *project) certifySecrets(objects []*unstructured.Unstructured, files string) (missing []*unstructured.Unstructured, err error) {
+// cert-manager, a Job or the program itself makes them.
+func (p *project) certifySecrets(objects []*unstructured.Unstructured, certificate map[string][]byte) (missing []*unstructured.Unstructured, err error) {
 	for _, t := range p.targets {
 		if t.template == nil {
 			continue
@@ -200,11 +185,7 @@ func (p *project) certifySecrets(objects []*unstructured.Unstructured, files str
 				if keys == nil {
 					continue
 				}
-				made, err := secretOf(t.namespace(), name, files, keys...)
-				if err != nil {
-					return nil, err
-				}
-				missing = append(missing, made)
+				missing = append(missing, secretOf(t.namespace(), name, certificate, keys...))
 				continue
 			}
 			if at >= len(objects) {
@@ -219,10 +200,7 @@ func (p *project) certifySecrets(objects []*unstructured.Unstructured, files str
 			if len(keys) == 0 {
 				continue
 			}
-			made, err := secretOf(u.GetNamespace(), name, files, keys...)
-			if err != nil {
-				return nil, err
-			}
+			made := secretOf(u.GetNamespace(), name, certificate, keys...)
 			for file, data := range made.Object["data"].(map[string]any) {
 				unstructured.RemoveNestedField(u.Object, "stringData", file)
 				if err := unstructured.SetNestedField(u.Object, data, "data", file); err != nil {
@@ -303,22 +281,14 @@ func placeholders(secret *unstructured.Unstructured) []string {
 }
 
 // secretOf returns a secret with the certificate in the given keys, or in the keys of cert-manager.
-func secretOf(namespace, name, files string, keys ...string) (*unstructured.Unstructured, error) {
-	content := map[string][]byte{}
-	for _, file := range []string{selfsigned.CertificateFile, selfsigned.KeyFile, selfsigned.AuthorityFile} {
-		data, err := os.ReadFile(filepath.Join(files, file))
-		if err != nil {
-			return nil, err
-		}
-		content[file] = bytes.TrimSpace(data)
-	}
+func secretOf(namespace, name string, certificate map[string][]byte, keys ...string) *unstructured.Unstructured {
 	if keys == nil {
 		keys = []string{selfsigned.CertificateFile, selfsigned.KeyFile, selfsigned.AuthorityFile}
 	}
 	data := map[string]any{}
 	for _, key := range keys {
-		if value := container.Certificate(key, content[selfsigned.CertificateFile], content[selfsigned.KeyFile], content[selfsigned.AuthorityFile]); value != nil {
-			data[key] = base64.StdEncoding.EncodeToString(value)
+		if value := container.Certificate(key, certificate[selfsigned.CertificateFile], certificate[selfsigned.KeyFile], certificate[selfsigned.AuthorityFile]); value != nil {
+			data[key] = base64.StdEncoding.EncodeToString(bytes.TrimSpace(value))
 		}
 	}
 	made := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": data}}
@@ -327,5 +297,5 @@ func secretOf(namespace, name, files string, keys ...string) (*unstructured.Unst
 	}
 	made.SetNamespace(namespace)
 	made.SetName(name)
-	return made, nil
+	return made
 }

@@ -16,6 +16,9 @@ var templates = map[string][]string{
 	"ReplicationController": {"spec", "template"}, "Job": {"spec", "template"}, "CronJob": {"spec", "jobTemplate", "spec", "template"}, "Pod": {},
 }
 
+// MakesPods reports whether objects of a kind are pods or make pods.
+func MakesPods(kind string) bool { return templates[kind] != nil }
+
 // Template returns the pod template of a workload; nil for an object of another kind.
 func Template(u *unstructured.Unstructured) (*corev1.PodTemplateSpec, error) {
 	path, ok := templates[u.GetKind()]

@@ -70,7 +70,7 @@ const (
 	// sources of their copies, which may lead in circles.
 	mostDockerfile  = 256 << 10
 	mostDockerfiles = 500
-	mostLooks       = 100_000
+	mostLooks       = 1_000_000
 )
 
 // skipped are directories without code of the project.

@@ -2,6 +2,7 @@ package image
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -143,18 +144,19 @@ func goBuilds(text, dir string, variables map[string]string) (found []goBuild) {
 	return found
 }
 
-// valued are the flags of 'go build' with a value in the next word.
-var valued = map[string]bool{
-	"o": true, "C": true, "asmflags": true, "buildmode": true, "compiler": true, "gccgoflags": true, "gcflags": true, "installsuffix": true, "ldflags": true,
-	"mod": true, "modfile": true, "overlay": true, "p": true, "pgo": true, "pkgdir": true, "tags": true, "toolexec": true,
-}
+// valued are the flags of 'go build' and 'go run' that may have a value in the next word.
+var valued = []string{"C", "asmflags", "buildmode", "compiler", "covermode", "coverpkg", "exec", "gccgoflags", "gcflags", "installsuffix", "ldflags", "mod",
+	"modfile", "o", "overlay", "p", "pgo", "pkgdir", "tags", "toolexec"}
+
+// TakesValue reports whether a flag of 'go build' or 'go run', without dashes, may have its value in the next word.
+func TakesValue(flag string) bool { return slices.Contains(valued, flag) }
 
 // arguments reads the arguments of 'go build'.
 func (b *goBuild) arguments(args []string) {
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		name, value, given := strings.Cut(strings.TrimLeft(args[0], "-"), "=")
 		args = args[1:]
-		if !given && valued[name] && len(args) > 0 {
+		if !given && TakesValue(name) && len(args) > 0 {
 			value, args = args[0], args[1:]
 		}
 		switch {

@@ -15,9 +15,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/scratch"
@@ -173,7 +176,7 @@ func (b *base) compare(ctx context.Context, file, name string) ([]span, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s in the commit %s: %w", name, b.commit, err)
 	}
-	return changedLines(linesOf(normalised([]byte(before))), linesOf(now)), nil
+	return changedLines(normalised([]byte(before)), now), nil
 }
 
 // normalised replaces the line ends of Windows by the line ends of a repository.
@@ -190,101 +193,45 @@ func objectOf(content []byte, length int) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func linesOf(text []byte) []string { return slices.Collect(strings.Lines(string(text))) }
-
-// maxEdits limits the edit script between two files. In a longer script, all lines between the first and the
-// last difference count as changed.
-const maxEdits = 1000
-
-// changedLines returns the lines of a new text that an old text does not have, by the shortest edit script
-// (Myers, "An O(ND) Difference Algorithm and Its Variations"). A deletion is an empty span after the line
-// before it, or at the first line.
-func changedLines(before, now []string) []span {
-	same := 0
-	for same < len(before) && same < len(now) && before[same] == now[same] {
-		same++
-	}
-	end := 0
-	for end < len(before)-same && end < len(now)-same && before[len(before)-1-end] == now[len(now)-1-end] {
-		end++
-	}
+// changedLines returns the lines of a new text that an old text does not have, by a diff with the lines that both texts
+// have once as anchors. A deletion is an empty span after the line before it, or at the first line.
+func changedLines(before, now []byte) []span {
 	var spans []span
-	add := func(from, to int) {
-		if from == to {
+	// line counts the lines of the new text that were read, and from is line at the begin of a difference.
+	line, from, differs := 0, 0, false
+	end := func() {
+		switch {
+		case differs && from == line:
 			from = max(1, from)
 			spans = append(spans, span{from, from - 1})
-			return
+		case differs:
+			spans = append(spans, span{from + 1, line})
 		}
-		spans = append(spans, span{from + 1, to})
+		differs = false
 	}
-	a, b := before[same:len(before)-end], now[same:len(now)-end]
-	if len(a) == 0 && len(b) == 0 {
-		return nil
-	}
-	kept, ok := common(a, b)
-	if !ok {
-		add(same, same+len(b))
-		return spans
-	}
-	// A change lies between two kept lines unless they are adjacent in both texts.
-	x, y := 0, 0
-	for _, k := range append(kept, [2]int{len(a), len(b)}) {
-		if k[0] > x || k[1] > y {
-			add(same+y, same+k[1])
+	unified := string(diff.Diff("", before, "", now))
+	for text := range strings.Lines(unified[max(0, strings.Index(unified, "@@")):]) {
+		switch text[0] {
+		case '@':
+			end()
+			_, place, _ := strings.Cut(text, "+")
+			first, _, _ := strings.Cut(place, ",")
+			number, _ := strconv.Atoi(first)
+			line = max(0, number-1)
+		case ' ':
+			end()
+			line++
+		case '+', '-':
+			if !differs {
+				from, differs = line, true
+			}
+			if text[0] == '+' {
+				line++
+			}
 		}
-		x, y = k[0]+1, k[1]+1
 	}
+	end()
 	return spans
-}
-
-// common returns the positions of equal lines in the shortest edit script, in order. ok is false if the script
-// is longer than maxEdits.
-func common(a, b []string) (kept [][2]int, ok bool) {
-	var furthest [][]int
-	v := map[int]int{1: 0}
-	most := min(len(a)+len(b), maxEdits)
-	for d := 0; d <= most; d++ {
-		row := make([]int, 2*d+1)
-		for k := -d; k <= d; k += 2 {
-			x := v[k-1] + 1
-			if k == -d || k != d && v[k-1] < v[k+1] {
-				x = v[k+1]
-			}
-			y := x - k
-			for x < len(a) && y < len(b) && a[x] == b[y] {
-				x, y = x+1, y+1
-			}
-			v[k], row[k+d] = x, x
-			if x >= len(a) && y >= len(b) {
-				return backwards(append(furthest, row), len(a), len(b)), true
-			}
-		}
-		furthest = append(furthest, row)
-	}
-	return nil, false
-}
-
-// backwards follows the furthest points of each number of edits from the ends of both texts.
-func backwards(furthest [][]int, x, y int) (kept [][2]int) {
-	for d := len(furthest) - 1; d >= 0; d-- {
-		k, fromX, fromY := x-y, 0, 0
-		if d > 0 {
-			before := func(k int) int { return furthest[d-1][k+d-1] }
-			from := k - 1
-			if k == -d || k != d && before(k-1) < before(k+1) {
-				from = k + 1
-			}
-			fromX = before(from)
-			fromY = fromX - from
-		}
-		for x > fromX && y > fromY {
-			x, y = x-1, y-1
-			kept = append(kept, [2]int{x, y})
-		}
-		x, y = fromX, fromY
-	}
-	slices.Reverse(kept)
-	return kept
 }
 
 // findRepository returns the working tree around a directory and its Git directory. Only an entry .git counts:

@@ -228,23 +228,27 @@ func TestDifferencesOfTexts(t *testing.T) {
 		{"", "ab", []span{{1, 2}}},
 		{"abcdef", "xbcyf", []span{{1, 1}, {4, 4}}},
 	} {
-		got := changedLines(strings.Split(tc.before, ""), strings.Split(tc.now, ""))
-		if !reflect.DeepEqual(got, tc.want) {
+		if got := changedLines(textOf(strings.Split(tc.before, "")), textOf(strings.Split(tc.now, ""))); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s to %s: %v, want %v", tc.before, tc.now, got, tc.want)
 		}
 	}
-	// The lines outside of all spans are a common subsequence of both texts.
-	for seed := range uint64(2000) {
+	// The lines outside of all spans are a common subsequence of both texts, and the longest one if no line is in a text
+	// twice.
+	for seed := range uint64(4000) {
 		r := rand.New(rand.NewPCG(seed, 1))
+		distinct := seed%2 == 0
 		text := func() []string {
 			lines := make([]string, r.IntN(12))
+			numbers := r.Perm(12)
 			for i := range lines {
-				lines[i] = fmt.Sprint(r.IntN(3))
+				if lines[i] = fmt.Sprint(r.IntN(3)); distinct {
+					lines[i] = fmt.Sprint(numbers[i])
+				}
 			}
 			return lines
 		}
 		before, now := text(), text()
-		spans := changedLines(before, now)
+		spans := changedLines(textOf(before), textOf(now))
 		var kept []string
 		for i, line := range now {
 			if !slices.ContainsFunc(spans, func(s span) bool { return s.first <= i+1 && i+1 <= s.last }) {
@@ -259,24 +263,26 @@ func TestDifferencesOfTexts(t *testing.T) {
 			}
 			rest = rest[i+1:]
 		}
-		if most := longest(before, now); len(kept) != most {
+		if most := longest(before, now); distinct && len(kept) != most {
 			t.Fatalf("%v to %v: %v keeps %d lines of %d", before, now, spans, len(kept), most)
 		}
 		if (len(spans) > 0) == slices.Equal(before, now) {
 			t.Fatalf("%v to %v: %v", before, now, spans)
 		}
 	}
-	// Beyond maxEdits, all lines between the first and the last difference count as changed.
-	many := func(prefix string) []string {
-		lines := []string{"first"}
-		for i := range 2 * maxEdits {
-			lines = append(lines, fmt.Sprint(prefix, i))
-		}
-		return append(lines, "last")
-	}
-	if got, want := changedLines(many("a"), many("b")), []span{{2, 2*maxEdits + 1}}; !reflect.DeepEqual(got, want) {
+	// The end of a text without a line break is a line, too.
+	if got, want := changedLines([]byte("a\nb"), []byte("a\nc")), []span{{2, 2}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
+}
+
+// textOf returns a text with these lines.
+func textOf(lines []string) []byte {
+	var text []byte
+	for _, line := range lines {
+		text = append(text, line+"\n"...)
+	}
+	return text
 }
 
 // longest is the length of the longest common subsequence.

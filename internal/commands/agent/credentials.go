@@ -2,6 +2,7 @@ package agent
 
 import (
 	"crypto/rand"
+	_ "embed"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -118,34 +119,9 @@ spec:
 }
 
 // rbac has the rights of an Agent, and a role for readers of traces.
-const rbac = `# Rights of gatehouse agent: authenticate and authorize callers, and read the CAs of their certificates.
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata:
-  name: NAME
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: system:auth-delegator}
-subjects:
-- {kind: ServiceAccount, namespace: NAMESPACE, name: NAME}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  name: NAME
-  namespace: kube-system
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: extension-apiserver-authentication-reader}
-subjects:
-- {kind: ServiceAccount, namespace: NAMESPACE, name: NAME}
----
-# For users that may read traces: bind it in a namespace for the traces of that namespace.
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: gatehouse-trace-reader
-rules:
-- apiGroups: [gatehouse.dev]
-  resources: [admissiontraces]
-  verbs: [get, list, watch]
-`
+//
+//go:embed rbac.yaml
+var rbac string
 
 // RBAC returns the rights that an Agent needs, as manifests.
 func RBAC(s Service) string {

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	_ "embed"
 	"maps"
 	"slices"
 	"strings"
@@ -16,46 +17,9 @@ import (
 )
 
 // rights is the template around the rules.
-const rights = `---
-# Rights to look for problems: read webhooks, policies and the objects that they match; write its own reports and events.
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: NAME-watch
-rules:
-RULES---
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata:
-  name: NAME-watch
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NAME-watch}
-subjects:
-- {kind: ServiceAccount, namespace: NAMESPACE, name: NAME}
----
-# The Lease by which one of several looks.
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata:
-  name: NAME-watch
-  namespace: NAMESPACE
-rules:
-- apiGroups: [coordination.k8s.io]
-  resources: [leases]
-  verbs: [create]
-- apiGroups: [coordination.k8s.io]
-  resources: [leases]
-  resourceNames: [LEASE]
-  verbs: [get, update]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  name: NAME-watch
-  namespace: NAMESPACE
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: NAME-watch}
-subjects:
-- {kind: ServiceAccount, namespace: NAMESPACE, name: NAME}
-`
+//
+//go:embed rights.yaml
+var rights string
 
 // RBAC returns the rights that a Watcher needs, as manifests, for a pod of a namespace with a service account; empty if
 // it does nothing. audited are the resources whose objects are audited.

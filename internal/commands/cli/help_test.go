@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -32,6 +33,30 @@ func TestEveryCommandHasHelpThatLeadsWithExamples(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Every help text belongs to a command: a file whose command has another name would be lost.
+func TestEveryHelpTextBelongsToACommand(t *testing.T) {
+	var texts []string
+	var collect func(cmd *cobra.Command)
+	collect = func(cmd *cobra.Command) {
+		texts = append(texts, cmd.Long)
+		for _, c := range cmd.Commands() {
+			collect(c)
+		}
+	}
+	collect(newRoot(command.Streams{}))
+	entries, err := help.ReadDir("help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		var cmd cobra.Command
+		text, err := help.ReadFile("help/" + e.Name())
+		if command.Describe(&cmd, string(text)); err != nil || cmd.Long == "" || !slices.Contains(texts, cmd.Long) {
+			t.Errorf("help/%s: no command has this text (%v)", e.Name(), err)
+		}
 	}
 }
 

@@ -29,15 +29,7 @@ func newRoot(streams command.Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gatehouse",
 		Short: "Dynamic admission control for Kubernetes-style APIs",
-		Long: `Gatehouse is a Kubernetes API server whose admission you can extend while it
-runs, by webhooks, policies and initializers, which are API objects. The
-commands explain, lint, check and snapshot work with any Kubernetes cluster.`,
-		Example: `  # start a server on this machine
-  gatehouse serve
-
-  # talk to it, from another terminal
-  gatehouse kubectl get namespaces`,
-		Args: command.KnownCommand,
+		Args:  command.KnownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {
 				return command.PrintVersion(streams.Out, command.CurrentVersion(), "text")
@@ -59,5 +51,6 @@ commands explain, lint, check and snapshot work with any Kubernetes cluster.`,
 	}
 	root.SetCompletionCommandGroupID(doors[len(doors)-1].title)
 	root.AddCommand(helpTopics()...)
+	describe(root, root.Name())
 	return root
 }

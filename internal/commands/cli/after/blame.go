@@ -35,28 +35,7 @@ func NewBlame(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "blame KIND/NAME",
 		Short: "Show which webhook, policy or plugin set a field",
-		Long: `Show which fields of an object were set by webhooks, policies, built-in plugins
-and initializers, and in which request. It reads the traces that the server
-keeps, and says how far back they go. It knows nothing of earlier requests.
-
-CHANGE is + VALUE for an added field, - VALUE for a removed field, and BEFORE ->
-AFTER otherwise. Elements of lists are named by their key, as in
-spec.containers[name=web].image. NOW reports whether the object still has the
-value. A field that is not listed was in the request itself, or was set by the
-server, or was set before the oldest trace.
-
---audit-log reads the audit log of any cluster in place of traces. It has
-changes of webhooks, and none of built-in plugins and policies. NOW needs
---from-cluster.`,
-		Example: `  # who changed this pod while it was admitted
-  gatehouse blame pod/web-1 -n shop
-
-  # the same, for a program
-  gatehouse blame deployment/web -n shop -o json
-
-  # which webhook set what, on a cluster with a kube-apiserver, by its audit log
-  gatehouse blame pod/web-1 -n shop --audit-log audit.log`,
-		Args: o.oneObject(1),
+		Args:  o.oneObject(1),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.log.check(); err != nil {
 				return err

@@ -36,21 +36,7 @@ func newConsoleCommand(run func(context.Context, *consoleOptions) error) *cobra.
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Look at admission in the browser",
-		Long: `Open a page in the browser with the admission chain, the traces of the latest
-requests, and dangerous webhooks and policies. A Gatehouse server has the same
-page at /console/. The command serves it on this machine alone, with the
-credentials of the kubeconfig, for any cluster; what needs a Gatehouse server
-says so.
-
-The command passes on requests that read, and questions that change nothing:
-explanations and reviews of the caller's own rights. The address that it prints
-works once.`,
-		Example: `  # the server that 'gatehouse serve' started in this folder
-  gatehouse console
-
-  # a cluster, with the address only
-  gatehouse console --context production --no-browser`,
-		Args: command.NoArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.port < 0 || o.port > 65535 {
 				return command.Usagef("--port %d is not a port", o.port)

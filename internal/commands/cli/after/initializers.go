@@ -26,20 +26,6 @@ func NewInitializers(streams command.Streams) *cobra.Command {
 	return command.Group(&cobra.Command{
 		Use:   "initializers",
 		Short: "Show, complete and fail pending initializations",
-		Long: `Show objects that wait for initializers, and complete or fail their
-initialization, on this server or on any other that has initializers. Ordinary
-reads do not return such objects.
-
-Completing or failing an initialization needs the verb initialize on the
-resource.`,
-		Example: `  # list the objects that wait, in all namespaces, and their initializers
-  gatehouse initializers list -A
-
-  # act in place of an initializer that does not run
-  gatehouse initializers complete deployment/web sidecar.example.com
-
-  # fail it: the server deletes the object and reports an error to its creator
-  gatehouse initializers fail deployment/web --message "no sidecar today"`,
 	}, newInitializersList(streams), newInitializersWatch(streams), newInitializersComplete(streams), newInitializersFail(streams))
 }
 

@@ -24,16 +24,8 @@ func newInitializersComplete(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "complete TYPE/NAME [INITIALIZER]",
 		Short: "Mark an initializer of an object as done",
-		Long: `Remove an initializer from the list that an object waits for, as if it had
-acted. Without a name, the command removes the first one. The object is
-initialized when its last initializer is removed.`,
-		Example: `  # the first one
-  gatehouse initializers complete deployment/web
-
-  # a certain one
-  gatehouse initializers complete deployment/web sidecar.example.com -n team`,
-		Args: o.oneObject(2),
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.complete(cmd.Context(), streams) },
+		Args:  o.oneObject(2),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.complete(cmd.Context(), streams) },
 	}
 	o.cluster = command.NewCluster(cmd)
 	command.CompletesObject(cmd, o.cluster.KindNames, o.cluster.ObjectNames(cmd))
@@ -45,13 +37,7 @@ func newInitializersFail(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fail TYPE/NAME --message TEXT",
 		Short: "Fail the initialization of an object",
-		Long: `Fail the initialization of an object. The client that waits for the creation
-gets the message as an error, and the server deletes the object, whatever
-finalizers users gave it. If an initializer with a finalizer of its own has
-claimed the object, or has acted, the object stays hidden until that
-initializer has released its resources.`,
-		Example: `  gatehouse initializers fail deployment/web --message "no sidecar today"`,
-		Args:    o.oneObject(1),
+		Args:  o.oneObject(1),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.message == "" {
 				return command.Usagef("--message is required: the creator of the object gets it as an error")

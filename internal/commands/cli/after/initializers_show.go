@@ -29,14 +29,6 @@ func newInitializersList(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [TYPE...]",
 		Short: "List objects that are not yet initialized",
-		Long: `List the objects that wait for initializers, with the initializers in order.
-The first one acts next; its policy decides about the object if it does not act
-in time. Without a type, the command lists objects of all kinds.`,
-		Example: `  # in the current namespace
-  gatehouse initializers list
-
-  # deployments and pods, everywhere
-  gatehouse initializers list deployments pods -A`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.types = args
 			return o.list(cmd.Context(), streams)
@@ -204,11 +196,6 @@ func newInitializersWatch(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [TYPE...]",
 		Short: "Print events of objects that are not yet initialized",
-		Long: `Print a line for each object that begins to wait for initializers, for each
-step of its initialization, and for its end. Without a type, the command
-watches all kinds. Stop it with Ctrl-C.`,
-		Example: `  gatehouse initializers watch -A
-  gatehouse initializers watch deployments -n team`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.types = args
 			return o.watch(cmd.Context(), streams)

@@ -57,45 +57,6 @@ func NewTrace(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace [ID]",
 		Short: "Show what admission did with requests",
-		Long: `Show what admission did with the latest writes: the plugins, the webhooks that
-were called, what each answered, and how long it took. The answer to each write
-that admission decided has the header Gatehouse-Trace with an ID.
-
-A server keeps the traces of the requests that it handled, up to a limit in
-bytes (--admission-trace-bytes of serve). It keeps rejected requests, and
-requests that continued although a webhook failed, longer than the rest. Traces
-of API servers behind the server are included when they announce that they
-serve them.
-
---audit-log makes traces of the audit log of any cluster. They say of each fact
-whether the log has it (written), whether it follows from the registrations of
---registrations or --from-cluster (derived), or that it is unknown.
---audit-policy prints the audit policy that shows most, and no secrets.`,
-		Example: `  # what happened to the request with this Gatehouse-Trace header
-  gatehouse trace 5d1f0c6b2a9e4d37
-
-  # the latest requests in a namespace, or in all
-  gatehouse trace -n shop
-  gatehouse trace -A
-
-  # new requests as they arrive, until Ctrl-C
-  gatehouse trace --follow -A
-
-  # requests with a call of a webhook, and requests that failed because of it
-  gatehouse trace --webhook quota.example.com -A
-  gatehouse trace --webhook quota.example.com --outcome Failed -A
-
-  # requests that admission allowed and the server refused all the same
-  gatehouse trace --outcome Allowed --response 4xx -A
-
-  # the five requests that took longest
-  gatehouse trace --slowest 5 -A
-
-  # a page to attach to an issue: the time line, each change, the rejection
-  gatehouse trace 5d1f0c6b2a9e4d37 -o html > trace.html
-
-  # who was rejected on a cluster with a kube-apiserver, by its audit log
-  gatehouse trace --audit-log /var/log/kubernetes/ --outcome Denied -A`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:

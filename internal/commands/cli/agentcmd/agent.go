@@ -3,6 +3,7 @@ package agentcmd
 import (
 	"context"
 	"crypto/rand"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +45,9 @@ type agentOptions struct {
 	alone                    bool
 }
 
+//go:embed help.txt
+var help string
+
 // NewProgram returns the command gatehouse-agent.
 func NewProgram(streams command.Streams) *cobra.Command {
 	o := &agentOptions{log: command.NewLogging(), alone: true}
@@ -69,32 +73,7 @@ func (o *agentOptions) command(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent --credentials DIR",
 		Short: "Serve traces of a cluster with a kube-apiserver",
-		Long: `Take the audit events of a cluster with a kube-apiserver, and serve the traces
-of its latest writes through that cluster, so that 'gatehouse trace', 'gatehouse
-blame' and kubectl show them as on a Gatehouse server. The roles of the cluster
-for admissiontraces.gatehouse.dev decide which users read which traces.
-
-The API server sends events to the agent with the credential of the kubeconfig
-that --webhook-kubeconfig prints; events of anybody else are refused. Or the
-agent follows a log file that the API server writes. The agent takes no part in
-requests: the cluster works without it. It keeps traces in memory.
-
-It also looks for dangerous webhooks and policies in the cluster, as 'gatehouse
-lint --connect' does, when they change and once an hour. With --audit-objects,
-it finds the objects that break the policies of the cluster, as 'gatehouse
-audit' does. The findings are events, metrics, and OpenReports or PolicyReports
-if the cluster has these. Of several agents, one does this.
-
-deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
-		Example: `  # make the credentials, and the file for --audit-webhook-config-file
-  gatehouse agent --credentials agent --webhook-kubeconfig 10.96.7.7:443 > webhook.yaml
-
-  # have the cluster pass requests for traces on to the agent
-  gatehouse agent --credentials agent --apiservice | kubectl apply -f -
-
-  # run it outside of the cluster, on the node of the API server
-  gatehouse agent --credentials agent --kubeconfig admin.conf --follow audit.log`,
-		Args: command.NoArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {
 				return command.PrintVersion(streams.Out, command.CurrentVersion(), "text")
@@ -139,6 +118,7 @@ deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
 			return o.run(cmd.Context(), streams)
 		},
 	}
+	command.Describe(cmd, help)
 	command.AddSection(cmd, "Cluster", func(f *pflag.FlagSet) {
 		f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster, which authorizes the readers of traces (default: the service account of the pod)")
 	})

@@ -56,42 +56,6 @@ func NewCheck(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check PATH...",
 		Short: "Check whether a cluster would accept your manifests",
-		Long: `Check whether a cluster would accept manifests: kubectl apply --dry-run=server
-for a whole repository, without a cluster.
-
-The command starts a temporary server in its own process and applies every
-object to it: definitions and namespaces first, then what admission reads, then
-policies, then the rest. Objects see each other: a namespace, a custom resource
-definition, a policy or a quota of one file holds for all files.
-
-It reports rejections, with the messages of the API server, and warnings, each
-with file and line. It exits with 1 if the cluster would reject an object or a
-file cannot be read.
-
-PATH is a file, a directory or -, which is standard input. With --from-cluster
-or --snapshot, objects are checked against the definitions, namespaces,
-policies, quotas and roles of a cluster, too. No webhook is called without
---call: the command lists the webhooks that would be.`,
-		Example: `  # a directory of manifests
-  gatehouse check deploy/
-
-  # what Helm and kustomize make
-  helm template ./chart | gatehouse check -
-  kubectl kustomize overlays/production | gatehouse check -
-
-  # against the policies and quotas of a cluster, and as the user who deploys
-  gatehouse check deploy/ --from-cluster ~/.kube/config --as ci
-
-  # the same in CI, without access to the cluster
-  gatehouse snapshot -o cluster.yaml
-  gatehouse check deploy/ --snapshot cluster.yaml -o sarif > check.sarif
-
-  # the changes of a branch: updates and deletions
-  git worktree add ../main main
-  gatehouse check deploy/ --old ../main/deploy
-
-  # with the changes by defaults, plugins and mutating policies
-  gatehouse check deploy/web.yaml --diff`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && !o.rbac {
 				return command.Usagef("name a file or a directory, or - for standard input")

@@ -60,43 +60,6 @@ func NewDev(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev [flags] [-- COMMAND [ARGUMENTS]]",
 		Short: "Run the program of a webhook, and a server that calls it",
-		Long: `Run the program of a webhook or an operator on this machine, with a server that
-calls it, and show its effect on each request.
-
-The command starts a server in its own process and applies manifests. The pods
-behind the service of their webhooks become the local program: the command makes
-a certificate, fills every caBundle, and starts the program with the arguments,
-the environment and the files of its container, and with KUBECONFIG, TMPDIR,
-CERT_DIR and PORT. Without COMMAND, it follows the Dockerfile: this runs code of
-the folder. In COMMAND, ${PORT}, ${CERT_DIR} and ${KUBECONFIG} are replaced.
-
-When a file changes, the program is built and started again; the old one serves
-until the new one is built, and requests wait while they change places.
-Manifests that change are applied again. Keys of the terminal: r restarts, e
-explains the last rejected request. Ctrl-C ends everything, and nothing is left
-behind.
-
-With --live, a cluster that reaches this machine calls COMMAND instead, for the
-requests of your own user alone, or those in the namespaces of --namespace: but
-for Secrets, conversions, and requests that show no time, such as deletions. The
-registrations of the service get a match condition that excludes these requests,
-and each gets another one next to it. Both end by themselves 8 seconds after
-they were renewed last, and go when the command ends. Manifests are not applied.`,
-		Example: `  # a new webhook: make it, and run it
-  gatehouse dev --init hook
-  cd hook && gatehouse dev -f webhook.yaml -- go run .
-
-  # a project with a Dockerfile, such as one of kubebuilder
-  gatehouse dev -k config/default
-
-  # the same with the rights of its service account, and a program of your own
-  gatehouse dev -k config/default --as-service-account -- ./bin/manager
-
-  # a Helm chart, and a program that is not written in Go
-  gatehouse dev --chart ./chart --watch '*.py' -- python3 webhook.py
-
-  # your own requests to a cluster, which reaches this machine at 192.0.2.7
-  gatehouse dev --live --service shop/webhook --bind-address 192.0.2.7 -- go run ./cmd`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			at := cmd.ArgsLenAtDash()
 			switch {

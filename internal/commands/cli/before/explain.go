@@ -76,40 +76,6 @@ func newExplainCommand(run func(context.Context, *explainOptions) error) *cobra.
 	cmd := &cobra.Command{
 		Use:   "explain (-f FILE | KIND/NAME)",
 		Short: "Show what admission would do with a request",
-		Long: `Show what admission would do with a request, without sending it: which webhooks
-would be called and which policies evaluated, in which order and why, which
-initializers the object would get, and what would reject it. No webhook is
-called and nothing is written.
-
-For a workload, such as a Deployment, the command also explains the pods that
-its controllers make of its template.
-
-A Gatehouse server explains by itself. Of any other cluster, the command reads
-the registrations, the namespace, its quotas, limits and service accounts, the
-classes and the stored object, as far as you may read them, and runs the
-built-in plugins of kube-apiserver. --rbac prints the rights that this needs.
-With --registrations it reads files and needs no cluster. The command lists
-unreadable objects as unknown.`,
-		Example: `  # which webhooks a create of this file would call
-  gatehouse explain -f deployment.yaml
-
-  # the same for another user, with the steps that do not apply and why
-  gatehouse explain -f deployment.yaml --as alice --as-group devs --all
-
-  # why a Deployment has no pods
-  gatehouse explain deployment/web -n shop
-
-  # whether its webhooks can be reached, and when their certificates expire
-  gatehouse explain -f deployment.yaml --connect
-
-  # the admission of a deletion
-  gatehouse explain deployment/web --operation DELETE
-
-  # the effect of a policy that is not registered, on the cluster as it is
-  gatehouse explain -f deployment.yaml --with policy.yaml
-
-  # with webhooks from files, before they are registered
-  gatehouse explain -f deployment.yaml --registrations webhooks/`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return command.Usagef("unexpected argument %q", args[1])

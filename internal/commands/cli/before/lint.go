@@ -70,32 +70,6 @@ func newLintCommand(run func(context.Context, *lintOptions) error) *cobra.Comman
 	cmd := &cobra.Command{
 		Use:   "lint [PATH...]",
 		Short: "Find dangerous webhooks, policies and initializers",
-		Long: `Find dangers in webhook configurations, admission policies and initializers:
-deadlocks, webhooks that stop nodes or the control plane, certificates and
-services that do not fit, rules and conditions that do nothing, and more.
-
-With PATH, the command reads files and directories; - is standard input.
-Without, it reads a cluster, any Kubernetes cluster, as far as you may read it,
-and writes nothing. With PATH and --kubeconfig or --context, it checks the files
-as if they were applied to that cluster.
-
-No finding does not mean that nothing is wrong: the output says how many rules
-were checked, and what could not be seen. The exit code is 1 if there are
-findings of level error, or a file cannot be read or parsed.`,
-		Example: `  # the manifests of a repository
-  gatehouse lint deploy/
-
-  # the output of a chart, on this cluster
-  helm template mychart | gatehouse lint - --context production
-
-  # a cluster, and the certificates that its webhooks present
-  gatehouse lint --kubeconfig ~/.kube/config --connect
-
-  # whether the registrations of this cluster work with another release
-  gatehouse lint --upgrade-to 1.38
-
-  # explain a rule
-  gatehouse lint --explain self-deadlock`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.paths = args
 			if err := o.configure(cmd); err != nil {

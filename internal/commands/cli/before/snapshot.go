@@ -29,26 +29,7 @@ func NewSnapshot(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot -o FILE",
 		Short: "Save the policies, quotas and roles of a cluster, for check",
-		Long: `Save the objects of a cluster that decide requests, so that 'gatehouse check
---snapshot' needs no access to it: custom resource definitions, namespaces,
-webhook configurations, admission policies with their bindings and params,
-quotas, limit ranges, classes, service accounts, roles, and which kinds the
-cluster serves.
-
-The command only lists, in any cluster. It reads no secrets and no workloads.
-What you may not list is left out, and the command says so; where you may list
-it in the namespace of --namespace, the file has that. The same cluster state
-gives the same file. The file has the roles of the cluster: keep it as you keep
-those.`,
-		Example: `  # the cluster of the current context
-  gatehouse snapshot -o cluster.yaml
-
-  # another one, to standard output
-  gatehouse snapshot --kubeconfig prod.kubeconfig -o -
-
-  # one small file of CRDs for --schema-location, without a cluster
-  gatehouse snapshot --definitions crds/ --definitions operator.tgz -o crds.yaml`,
-		Args: command.NoArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.rbac {
 				return printSnapshotRBAC(streams.Out)

@@ -57,48 +57,6 @@ func NewTest(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test [PATH...]",
 		Short: "Run tests of policies, webhooks and chains of admission",
-		Long: `Run tests of admission: each is a request and the expected answer.
-
-The command reads a folder as 'gatehouse check' does. Policies, bindings,
-params, CRDs, namespaces, quotas, roles and webhook configurations are the test
-environment, and documents of the kind AdmissionTests are the tests. A temporary
-server in the command's own process decides the requests, and stores none of
-them: each test sees the objects of its files.
-
-The command is safe on files of others: it runs no program and calls no webhook
-in them without --start-programs or --call.
-
-It exits with 1 if a test fails or cannot be decided, and with 2 if a file with
-tests is wrong, whose tests do not run then, or if all tests are skipped.
-
-PATH is a file or a directory, and by default the current one.`,
-		Example: `  # the tests of a directory
-  gatehouse test policies/
-
-  # first tests for a policy, in policies/limits-tests.yaml
-  gatehouse test --init policies/limits.yaml
-  gatehouse test --init policies/
-
-  # one test, and the list of tests
-  gatehouse test policies/ --run '^pods need limits$'
-  gatehouse test policies/ --list
-
-  # for code hosts and test reports
-  gatehouse test policies/ -o github
-  gatehouse test policies/ -o junit > tests.xml --fail-on-skip
-
-  # mutation tests of all policies, or of the policies that a branch changes
-  gatehouse test policies/ --mutate
-  gatehouse test policies/ --mutate=changed --base main -o github
-
-  # with Gatekeeper itself, Kyverno, or another engine
-  gatehouse test library/ --engine gatekeeper
-  gatehouse test policies/ --engine kyverno
-  gatehouse test policies/ --engine ./engine.yaml
-
-  # through webhooks that the files start, and through others that run
-  gatehouse test policies/ --start-programs
-  gatehouse test policies/ --call --service-address hooks/podpolicy=127.0.0.1:8443`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if o.paths = args; len(args) == 0 {
 				o.paths = []string{"."}

@@ -34,30 +34,6 @@ func NewAudit(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit [PATH...]",
 		Short: "List the objects that policies would reject or change",
-		Long: `Evaluate the policies and webhooks of files against the existing objects of a
-cluster: which objects would be rejected, get a warning, or be changed, if
-somebody wrote them again. Without PATH, the command evaluates the policies of
-the cluster.
-
-The command lists objects, in any cluster, and writes nothing. It reads no
-secrets and no events. Each object is an update that changes nothing, or a
-create with --as-create. Other policies and webhooks of the cluster are ignored.
-No webhook is called without --call: the command counts the objects that would
-reach a webhook.
-
-It exits with 1 if a policy would reject an object, and with 2 if no object was
-evaluated.`,
-		Example: `  # the existing objects that a new policy would reject
-  gatehouse audit policies/
-
-  # the objects that break the policies of a large cluster
-  gatehouse audit --resource pods,deployments.apps --object-rate 50
-
-  # reports that Policy Reporter shows
-  gatehouse audit policies/ -o policyreport | kubectl apply --server-side -f -
-
-  # the objects of a file of 'gatehouse snapshot'
-  gatehouse audit policies/ --snapshot cluster.yaml -o sarif > audit.sarif`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.paths = args
 			switch {

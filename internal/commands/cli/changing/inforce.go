@@ -32,21 +32,7 @@ func NewWaitInForce(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait-in-force KIND/NAME",
 		Short: "Wait until every server enforces a registration",
-		Long: `Wait until every server enforces a webhook configuration, an admission policy,
-a policy binding, an initializer configuration or an external admission hook
-configuration as it is stored now. Every server then applies it to all writes
-that begin after the command ends.
-
-KIND is as kubectl takes it, or one of mutating, validating, initializer and
-external, which name the kinds that end in "configuration".`,
-		Example: `  # register webhooks and wait until they are active
-  gatehouse kubectl apply -f webhooks.yaml
-  gatehouse wait-in-force validatingwebhookconfiguration/podpolicy
-
-  # delete a webhook and wait until no server enforces it
-  gatehouse kubectl delete validatingwebhookconfiguration podpolicy
-  gatehouse wait-in-force validating/podpolicy --deleted`,
-		Args: command.Exactly(1, "one registration, as KIND/NAME"),
+		Args:  command.Exactly(1, "one registration, as KIND/NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, err := rollout.ParseTarget(args[0])
 			if err != nil {

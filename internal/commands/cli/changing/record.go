@@ -36,42 +36,7 @@ func NewRecord(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "record",
 		Short: "Record the requests to a cluster, for 'gatehouse replay'",
-		Long: `Record the requests that a cluster gets, in files that 'gatehouse replay' reads.
-
-The command registers a mutating webhook whose name sorts first, with
-failurePolicy Ignore and a timeout of a second. The webhook lets every request
-pass and changes none. The command writes the requests into files of a
-directory, without credentials and the fields of --redact.
-
-The cluster must reach the command: on the same machine it does; otherwise
---bind-address names an address of this machine that it reaches, --url another
-URL that leads here, and --service a service in front of a pod that runs the
-command. The command makes its own certificate and registers it, and says if no
-call arrives.
-
-The registration goes when the command ends. When the command is killed, a
-second process that it started removes the registration. When the machine is
-gone or sleeps, the registration ends 8 seconds after it was renewed last: a
-condition compares the time that the server notes in an object with the end of
-its term. Deletions, connections and subresources such as bindings show no time;
-they are recorded with --untimed only, and each of them would wait for a second
-until somebody deletes the registration.
-
-The kubeconfig needs the rights to list, create, update and delete
-MutatingWebhookConfigurations, and to create ConfigMaps for a try that stores
-nothing. The cluster must have Kubernetes 1.28 or newer.`,
-		Example: `  # all writes to two namespaces, for an hour
-  gatehouse record --namespaces shop,web --duration 1h --output requests
-
-  # pods and deployments of a cluster elsewhere that reaches this machine
-  gatehouse record --resources pods,deployments --bind-address 192.0.2.7
-
-  # without the values of environment variables
-  gatehouse record --redact '**.env.value' --redact configmaps:data
-
-  # what would a policy have rejected of that
-  gatehouse replay requests --with policies/ --against cluster`,
-		Args: command.NoArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(); err != nil {
 				return err

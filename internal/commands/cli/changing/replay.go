@@ -109,41 +109,6 @@ func NewReplay(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [REQUESTS...] --with PATH",
 		Short: "List recorded requests that a change decides differently",
-		Long: `Decide recorded requests twice, by the policies and webhooks of a baseline and
-with a change, and list the differences: which requests are newly rejected, by
-which policy and with which message, newly allowed, changed in another way,
-warned, or sent to other webhooks.
-
-REQUESTS are files and directories: Kubernetes audit logs (levels Request and
-RequestResponse), AdmissionReviews, recorded requests (docs/impact.md has the
-format), and the output of 'gatehouse trace -o jsonl'; they may be compressed by
-gzip. --existing takes existing objects in place of requests. Requests that
-cannot be decided are counted, with the reason.
-
---with names files with policies, bindings, webhooks, and the objects that they
-need. They are added to a baseline that is a cluster or its snapshot, and
-replace a baseline of files, or none. No webhook is called without --call: each
-lets everything pass, and requests that reach others are reported.
-
-The command exits with 0 whatever differs, unless --fail-on says otherwise: then
-with 1. It exits with 2 if no request was decided.`,
-		Example: `  # what would a policy have rejected, by the audit log of last week
-  gatehouse replay audit.log --with policies/ --against cluster
-
-  # the same without access to the cluster, as a page
-  gatehouse snapshot -o cluster.yaml
-  gatehouse replay requests.jsonl.gz --with policies/ --against cluster.yaml \
-    -o html > replay.html
-
-  # one version of a directory against another
-  gatehouse replay requests.jsonl --with new/ --against old/
-
-  # fail if a request is newly rejected, and list all that differ
-  gatehouse replay requests.jsonl --with policies/ --against cluster.yaml \
-    --fail-on rejected -o jsonl
-
-  # the existing objects
-  gatehouse replay --existing cluster --with policies/ --against cluster`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.paths = args
 			if err := o.complete(); err != nil {

@@ -28,20 +28,6 @@ func NewRollout(streams command.Streams) *cobra.Command {
 	return command.Group(&cobra.Command{
 		Use:   "rollout",
 		Short: "Roll out webhooks and policies: warn first, enforce later",
-		Long: `Show and set the enforcement of webhook configurations, admission policies and
-bindings. In the modes Warn and Audit they are evaluated for live requests, and
-reject and change nothing; the server counts the requests that they would have
-rejected or changed.`,
-		Example: `  # the webhooks and policies that only warn or audit, and their effect so far
-  gatehouse rollout status
-
-  # the same for one of them, by namespace
-  gatehouse rollout status validatingadmissionpolicy/teams
-
-  # warn only; then enforce in a quarter of the namespaces; then everywhere
-  gatehouse rollout set validatingadmissionpolicy/teams Warn
-  gatehouse rollout set validatingadmissionpolicy/teams Warn --enforce-in 25%
-  gatehouse rollout set validatingadmissionpolicy/teams Deny`,
 	}, newRolloutStatus(streams), newRolloutSet(streams))
 }
 
@@ -56,14 +42,6 @@ func newRolloutStatus(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [KIND/NAME]",
 		Short: "Show the effect of webhooks and policies that only warn or audit",
-		Long: `Show the webhook configurations, policies and bindings in the modes Warn and
-Audit: their mode, the namespaces in which they are enforced, their age, and how
-many requests they would have rejected or changed. The counts come from the
-metrics of the server that answers, since it started, and by namespace from the
-traces that it keeps.`,
-		Example: `  gatehouse rollout status
-  gatehouse rollout status validatingadmissionpolicy/teams
-  gatehouse rollout status -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return command.Usagef("unexpected argument %q", args[1])
@@ -243,21 +221,6 @@ func newRolloutSet(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set KIND/NAME MODE",
 		Short: "Set the enforcement of a webhook or policy",
-		Long: `Set the enforcement of a webhook configuration, an admission policy or a
-binding. MODE is Deny, Warn or Audit. With --enforce-in, it is enforced in a
-share of the namespaces, or in the namespaces of a label selector, and MODE
-applies to the others. The command writes the annotations
-gatehouse.dev/enforcement and gatehouse.dev/rollout. 'gatehouse wait-in-force'
-waits until all servers use them.`,
-		Example: `  # record only, for one webhook of a configuration
-  gatehouse rollout set validating/images Audit --webhook images.example.com
-
-  # enforce where the label stage is dev or test, warn elsewhere
-  gatehouse rollout set validating/images Warn \
-    --enforce-in 'stage in (dev, test)'
-
-  # enforce everywhere
-  gatehouse rollout set validating/images Deny`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return command.Usagef("name one object and its mode, as KIND/NAME MODE")

@@ -71,6 +71,12 @@ func Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// Describe gives a command its help text. After a line "Examples:", the text has examples.
+func Describe(cmd *cobra.Command, text string) {
+	long, examples, _ := strings.Cut(text, "\nExamples:\n")
+	cmd.Long, cmd.Example = strings.Trim(long, "\n"), strings.Trim(examples, "\n")
+}
+
 // NoArgs rejects arguments like cobra.NoArgs, with a UsageError.
 func NoArgs(cmd *cobra.Command, args []string) error { return AtMost(0)(cmd, args) }
 

@@ -26,18 +26,6 @@ func NewEnvtest(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "envtest",
 		Short: "Replace the programs that envtest starts",
-		Long: `Test libraries start a kube-apiserver and an etcd from a folder of programs:
-envtest of controller-runtime, kube-api-test for Java, envtest-js, the envtest
-crate for Rust, and KUTTL. These commands make such a folder with Gatehouse in
-it. The suites themselves do not change.`,
-		Example: `  # run the tests of an operator
-  KUBEBUILDER_ASSETS="$(gatehouse envtest path)" go test ./...
-
-  # the same against an older release of Kubernetes
-  KUBEBUILDER_ASSETS="$(gatehouse envtest path --kubernetes-version 1.35)" go test ./...
-
-  # a folder for other libraries, or to keep
-  gatehouse envtest install ./bin`,
 	}
 	command.Group(cmd,
 		&cobra.Command{
@@ -55,9 +43,7 @@ it. The suites themselves do not change.`,
 		&cobra.Command{
 			Use:   "path",
 			Short: "Print a folder with the programs, for KUBEBUILDER_ASSETS",
-			Long: `Print the path of a folder with kube-apiserver, etcd and kubectl. It is in your
-cache, and it is made when it is missing or of another build.`,
-			Args: command.NoArgs,
+			Args:  command.NoArgs,
 			RunE: func(*cobra.Command, []string) error {
 				dir, err := cachedPrograms(&as)
 				if err != nil {

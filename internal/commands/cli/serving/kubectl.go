@@ -27,27 +27,8 @@ import (
 // NewKubectl returns the command gatehouse kubectl.
 func NewKubectl(streams command.Streams) *cobra.Command {
 	return &cobra.Command{
-		Use:   "kubectl [flags and arguments of kubectl]",
-		Short: "Run the built-in kubectl",
-		Long: `Run the built-in kubectl: the real one, of the Kubernetes release that
-'gatehouse version' prints. All its commands, flags and plugins work, and
-gatehouse exits with its exit code.
-
-Unless --kubeconfig or $KUBECONFIG names another, it uses the kubeconfig that
-'gatehouse serve' wrote: admin.kubeconfig in ./gatehouse.data, while that server
-runs as this user with an embedded etcd, or in $GATEHOUSE_DATA_DIR. When there
-is none in ./gatehouse.data, ~/.kube/config is used, as kubectl does everywhere;
-one of no server that runs, and a $GATEHOUSE_DATA_DIR without one, are errors.
-Before the first write to a cluster of ~/.kube/config, one line on standard
-error names its context and server. With $GATEHOUSE_ONLY, such writes are
-refused.
-
-'gatehouse kubectl --help' is kubectl's own help.`,
-		Example: `  # the server that 'gatehouse serve' started in this directory
-  gatehouse kubectl get namespaces
-
-  # any other cluster
-  gatehouse kubectl --kubeconfig ~/.kube/config get namespaces`,
+		Use:                "kubectl [flags and arguments of kubectl]",
+		Short:              "Run the built-in kubectl",
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			RunKubectl(args, streams)

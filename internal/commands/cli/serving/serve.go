@@ -90,30 +90,7 @@ func newServeCommand(run func(context.Context, *serveOptions) error) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the API server",
-		Long: `Serve a Kubernetes-style API with dynamic admission, from one process.
-
-The server writes everything to the data directory: its etcd, its certificates,
-and a kubeconfig for the administrator. When it is ready, it prints one line on
-standard output; it logs to standard error. On SIGTERM it finishes running
-requests and exits with 0.`,
-		Example: `  # start a server, and talk to it from another terminal
-  gatehouse serve
-  gatehouse kubectl get namespaces
-
-  # any free port, and the kubeconfig somewhere else
-  gatehouse serve --secure-port 0 --kubeconfig-out ./kubeconfig
-
-  # a server for tests: a temporary one, on any free port
-  gatehouse serve --test
-
-  # the first server of a cluster, and a second server
-  gatehouse serve --cluster
-  gatehouse serve --join https://first:6443 --join-token-file join.token
-
-  # one of several servers on an external etcd
-  gatehouse serve --etcd-servers https://10.0.0.1:2379,https://10.0.0.2:2379 \
-    --etcd-cafile ca.crt --etcd-certfile client.crt --etcd-keyfile client.key`,
-		Args: command.NoArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := flags.apply(cmd.Flags(), &o.server); err != nil {
 				return err

@@ -30,30 +30,7 @@ func NewWebhook(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhook --plugins=NAME,...",
 		Short: "Serve admission plugins as webhooks, for any cluster",
-		Long: `Serve admission plugins of kube-apiserver as mutating and validating webhooks,
-for a cluster whose API server does not run them and cannot be configured to.
-
-The command makes its certificate, registers the webhooks in the cluster, and
-answers its reviews. It watches the objects that the plugins need. The same
-address serves /healthz, /readyz and /metrics. On SIGTERM it finishes the
-reviews in progress and exits with 0. The registrations stay: delete them with
-  kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration \
-    ` + webhook.RegistrationName + `
-
-The credentials of the kubeconfig need the rights to read the objects that the
-plugins need, to write the two webhook configurations, and, for plugins that
-check the rights of users, to create SubjectAccessReviews.`,
-		Example: `  # limits and pod security for the cluster of the current context
-  gatehouse webhook --plugins=LimitRanger,PodSecurity --bind-address 192.0.2.7
-
-  # in a pod behind a service
-  gatehouse webhook --plugins=LimitRanger,PodSecurity --bind-address 0.0.0.0 \
-    --secure-port 8443 --service policies/gatehouse --cert-dir /certs
-
-  # see what would be registered
-  gatehouse webhook --plugins=LimitRanger --url https://policies.example.com \
-    --cert-dir ./certs --print`,
-		Args: command.NoArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(o.Plugins) == 0 {
 				return command.Usagef("name the plugins to serve with --plugins")

@@ -26,23 +26,6 @@ func NewBackup(streams command.Streams) *cobra.Command {
 	return interruptible(command.Group(&cobra.Command{
 		Use:   "backup",
 		Short: "Save and restore the data of a server with an embedded etcd",
-		Long: `Save the data of a server to a file, while the server runs or when it does not,
-and restore them. A backup has all objects of one moment, and the server's
-certificate authorities and keys: kubeconfigs and tokens stay valid after a
-restore. Keep it as safe as the keys: its reader can act as any user.
-
-The commands work on the server of --data-dir, on the machine of that server and
-as its user or as root. A server with --etcd-servers has its data elsewhere:
-etcdctl saves them. 'gatehouse serve --backup-schedule' makes backups by itself.`,
-		Example: `  # save the data of the server of this folder to its backup directory
-  gatehouse backup save
-  gatehouse backup ls
-
-  # to another machine
-  gatehouse backup save - | ssh backup.example.com 'cat > gatehouse.tar'
-
-  # go back to a backup: stop the server, restore, start the server
-  gatehouse backup restore gatehouse.tar`,
 	}, newBackupSave(streams), newBackupList(streams), newBackupPrune(streams), newBackupVerify(streams), newBackupRestore(streams)))
 }
 
@@ -92,21 +75,7 @@ func newBackupSave(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "save [FILE]",
 		Short: "Save the data of a server to a file",
-		Long: `Save the data of a server to a new file: FILE, standard output for -, or by
-default a file in the backup directory whose name has the time. The server may
-run: it continues to serve, and the backup has every write that it acknowledged
-before. When no server runs, the command works on a copy of the data, in TMPDIR.
-
-FILE appears when all of it is on the disk. 128 MiB of the disk stay free.
-
-Objects that are encrypted in etcd are encrypted in the backup. The key is left
-out: keep it elsewhere, or add it by --with-encryption-key.`,
-		Example: `  # to the backup directory
-  gatehouse backup save
-
-  # to a file of a name of yours
-  gatehouse backup save --data-dir /var/lib/gatehouse /mnt/backups/monday.tar`,
-		Args: command.AtMost(1),
+		Args:  command.AtMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file := backup.NewPath(o.backups())
 			if len(args) > 0 {
@@ -195,11 +164,7 @@ func newBackupPrune(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune --keep N",
 		Short: "Remove all but the latest backups from the backup directory",
-		Long: `Remove all but the latest backups from the backup directory. Only files with the
-names that 'gatehouse backup save' chooses are removed. Files that cannot be
-read are not removed, and do not count.`,
-		Example: `  gatehouse backup prune --keep 10`,
-		Args:    command.NoArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("keep") || o.keep < 0 {
 				return command.Usagef("say how many backups stay: --keep N")
@@ -223,11 +188,7 @@ func newBackupVerify(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
 		Short: "Check that a backup can be restored",
-		Long: `Check that a backup is complete and undamaged, and that etcd can restore it: the
-command restores it to a temporary directory, in TMPDIR, which it removes again.
-FILE is a path, the name of a file in the backup directory, or - for standard
-input.`,
-		Args: oneFile,
+		Args:  oneFile,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return o.read(args[0], streams, func(from io.Reader) error {
 				m, err := backup.Verify(from)
@@ -278,22 +239,7 @@ func newBackupRestore(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Replace the data of a server by a backup",
-		Long: `Replace the data of a server by a backup. The server must not run. The data
-directory may be new. FILE is a path, the name of a file in the backup
-directory, or - for standard input.
-
-The replaced data stay in a directory whose name begins with before-restore-.
-When the command is killed, the server has its old data, or its next start
-completes the restore: no server serves anything else.
-
-Revisions of the restored data begin far above the old revisions. Clients that
-watch get 410 and read everything again, by themselves.`,
-		Example: `  # with the server of this folder stopped
-  gatehouse backup restore gatehouse-20260102T150405.000Z.tar
-
-  # on a new machine
-  gatehouse backup restore --data-dir /var/lib/gatehouse gatehouse.tar`,
-		Args: oneFile,
+		Args:  oneFile,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return o.read(args[0], streams, func(from io.Reader) error { return o.restore(from, streams.Out) })
 		},

@@ -43,39 +43,14 @@ func NewCluster(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Let servers join a cluster, and operate its members",
-		Long: `Let servers join the cluster of a first one, see how its members are, remove
-one, and recover when a majority is lost for good.
-
-The commands work on the machine of a server of the cluster, and as its user or
-as root.`,
-		Example: `  # the first server
-  gatehouse serve --cluster
-
-  # let two servers join within 15 minutes; copy the file to them
-  gatehouse cluster token create --uses 2 > join.token
-
-  # on each of them
-  gatehouse serve --join https://first:6443 --join-token-file join.token
-
-  # list the members
-  gatehouse cluster status`,
 	}
 	token := command.Group(&cobra.Command{Use: "token", Short: "Make, list and revoke the tokens by which servers join"},
-		newClusterCommand("create", "Make a token by which servers join", `Print a token by which servers join the cluster within 15 minutes. A server with
-the token gets all data and keys: the command does not print it on a terminal,
-and closes the file that it prints to for other users.`, streams, (*cluster).createToken),
-		newClusterCommand("list", "List the tokens that are good", `List the tokens that are good: until when, and for how many more servers. The
-tokens themselves are not stored.`, streams, (*cluster).listTokens),
-		newClusterCommand("revoke ID", "End a token", "", streams, (*cluster).revoke))
+		newClusterCommand("create", "Make a token by which servers join", streams, (*cluster).createToken),
+		newClusterCommand("list", "List the tokens that are good", streams, (*cluster).listTokens),
+		newClusterCommand("revoke ID", "End a token", streams, (*cluster).revoke))
 	return interruptible(command.Group(cmd, token,
-		newClusterCommand("status", "Show the members and how they are", `Show the members of the cluster: which one leads, how many entries of the log a
-member has yet to take in, how large its database is, and by which revision of
-the registrations its server decides requests. It names each certificate of a
-server that expires within 30 days. The exit code is 1 when a member does not
-answer.`, streams, (*cluster).status),
-		newClusterCommand("remove MEMBER", "Remove a member, also a dead one", `Remove a member from the cluster, by its name or ID, also a dead one. Its server
-ends, and can join again with an empty data directory and a new token.
-The command refuses to leave a cluster without a majority that answers.`, streams, (*cluster).remove),
+		newClusterCommand("status", "Show the members and how they are", streams, (*cluster).status),
+		newClusterCommand("remove MEMBER", "Remove a member, also a dead one", streams, (*cluster).remove),
 		newClusterRotateKeys(streams),
 		newClusterRecover(streams)))
 }
@@ -90,7 +65,7 @@ type cluster struct {
 	finish, endTokens, resume bool
 }
 
-func newClusterCommand(use, short, long string, streams command.Streams, run func(*cluster, context.Context, []string) error) *cobra.Command {
+func newClusterCommand(use, short string, streams command.Streams, run func(*cluster, context.Context, []string) error) *cobra.Command {
 	c := &cluster{maintenance: maintenance{out: streams.Out, output: "text"}, uses: 1, errOut: streams.Err}
 	timeout := clusterTimeout
 	if use == rotateKeysUse {
@@ -100,7 +75,7 @@ func newClusterCommand(use, short, long string, streams command.Streams, run fun
 	if _, takes, ok := strings.Cut(use, " "); ok {
 		args = command.Exactly(1, "one "+takes)
 	}
-	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
 		if state, err := members.ReadState(c.dataDir); err != nil || state == nil {
 			return cmp.Or(err, fmt.Errorf("data directory %s does not belong to a server of a cluster: start the server with --cluster or --join", c.dataDir))
 		}
@@ -472,15 +447,7 @@ func newClusterRecover(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recover",
 		Short: "Continue with one member when a majority is lost for good",
-		Long: `Make the data of one member a cluster of its own, when a majority of the members
-is lost for good. No server may run on the data directory. What only the others
-have is lost, and maybe a write of the last moment that this member does not
-know to be acknowledged: choose the member with the most data. The other servers
-must not come back with their old data: they join again with empty directories.
-
-The data of before stay in a copy in the data directory. 'gatehouse backup
-restore' is the other way: it goes back to a backup.`,
-		Args: command.NoArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !this {
 				return command.Usagef("say --from-this-member, if the cluster should continue with the data in %s", dataDir)

@@ -22,14 +22,6 @@ func NewDebug(streams command.Streams) *cobra.Command {
 	return interruptible(command.Group(&cobra.Command{
 		Use:   "debug",
 		Short: "Look inside a server",
-		Long: `Look inside a server that misbehaves. A server also has pages for that:
- /debug/pprof/, /debug/flags/v, /debug/log, /statusz, /flagz,
-/readyz?verbose and /metrics.`,
-		Example: `  # gather the data for a bug report
-  gatehouse debug bundle
-
-  # the server's own status
-  gatehouse kubectl get --raw /statusz`,
 	}, newDebugBundle(streams)))
 }
 
@@ -46,30 +38,8 @@ func newDebugBundle(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle",
 		Short: "Gather the data for a bug report in one file",
-		Long: `Write one file, to attach to a report of a fault: the latest log of the server,
-its metrics, profiles, flags, health and versions, the registrations of
-webhooks, policies and initializers, which server enforces them, the objects of
-API priority and fairness, and the traces of the latest requests without what
-webhooks changed.
-
-The file has no secrets: no Secret and no ConfigMap is read, and tokens, keys
-and passwords are taken out of texts. It has names: of users, namespaces,
-objects and hosts. Read it before you pass it on; bundle.txt in it lists its
-parts.
-
-Each part is bounded in size and time. A part that cannot be read, because the
-server does not answer, does not know it, or the rights are missing, is left
-out, and bundle.txt says why. The command reads one server, the server of the
-kubeconfig. /metrics, profiles and the log also need rights on these paths;
-admin.kubeconfig has all.`,
-		Example: `  # of the server of this folder
-  gatehouse debug bundle
-
-  # with half a minute of CPU profile, and the log that systemd has
-  journalctl --unit gatehouse --since -1h > gatehouse.log
-  gatehouse debug bundle --cpu 30s --log gatehouse.log -f bundle.tar.gz`,
-		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), streams) },
+		Args:  command.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), streams) },
 	}
 	command.AddSection(cmd, "What to gather", func(f *pflag.FlagSet) {
 		f.StringVarP(&o.file, "file", "f", "", "`file` to write (default gatehouse-debug-TIME.tar.gz)")

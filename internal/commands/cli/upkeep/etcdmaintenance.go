@@ -25,34 +25,13 @@ func NewEtcd(streams command.Streams) *cobra.Command {
 	return interruptible(command.Group(&cobra.Command{
 		Use:   "etcd",
 		Short: "Operate the etcd of a server: status, defrag, alarms",
-		Long: `Operate the etcd of a server. The commands work on the embedded etcd of the
-running server of --data-dir, on the machine of that server and as its user or
-as root; or, with --etcd-servers, on another etcd.
-
-A server maintains its embedded etcd by itself: it compacts the history, makes
-the database smaller when that is worth a short pause, and takes back the alarm
-of a full database when there is room again.`,
-		Example: `  # how large is the database, and how much of it is in use?
-  gatehouse etcd status
-
-  # anything else, by etcdctl
-  etcdctl --endpoints "$(gatehouse etcd endpoints)" endpoint health`,
 	},
-		newEtcdCommand("status", "Show the members of the etcd, their databases and alarms", `Show the members of the etcd, how large their databases are, how much of them is
-in use, and their alarms. 'gatehouse etcd defrag' gives SIZE less IN USE back to
-the disk.`, streams, (*maintenance).status),
-		newEtcdCommand("defrag", "Shrink the database to the space in use", `Shrink the database to the space in use, on one member of the etcd after the
-other. A member answers nothing meanwhile: about 2 s for each 100 MiB in use
-on a very busy machine. The disk needs room for a copy of the space in use.`, streams, (*maintenance).defrag),
+		newEtcdCommand("status", "Show the members of the etcd, their databases and alarms", streams, (*maintenance).status),
+		newEtcdCommand("defrag", "Shrink the database to the space in use", streams, (*maintenance).defrag),
 		command.Group(&cobra.Command{Use: "alarm", Short: "List and disarm the alarms of an etcd"},
-			newEtcdCommand("list", "List the alarms", "", streams, (*maintenance).listAlarms),
-			newEtcdCommand("disarm", "Take back all alarms", `Take back all alarms. An etcd whose database has reached its quota raises the
-alarm NOSPACE and accepts only deletions, until somebody makes the database
-smaller (gatehouse etcd defrag) or the quota larger, and takes the alarm back.
-The server does both for its embedded etcd.`, streams, (*maintenance).disarm)),
-		newEtcdCommand("endpoints", "Print the endpoints of the etcd, for etcdctl", `Print the endpoints of the members of the etcd, separated by commas, as etcdctl
-takes them. The endpoint of an embedded etcd is a socket that changes with each
-start of the server.`, streams, (*maintenance).endpoints)))
+			newEtcdCommand("list", "List the alarms", streams, (*maintenance).listAlarms),
+			newEtcdCommand("disarm", "Take back all alarms", streams, (*maintenance).disarm)),
+		newEtcdCommand("endpoints", "Print the endpoints of the etcd, for etcdctl", streams, (*maintenance).endpoints)))
 }
 
 // maintenance is a command on an etcd.
@@ -68,9 +47,9 @@ type maintenance struct {
 // maintenanceTimeout limits an operation on one member. Defragmenting a large database takes long.
 const maintenanceTimeout = 10 * time.Minute
 
-func newEtcdCommand(name, short, long string, streams command.Streams, run func(*maintenance, context.Context) error) *cobra.Command {
+func newEtcdCommand(name, short string, streams command.Streams, run func(*maintenance, context.Context) error) *cobra.Command {
 	m := &maintenance{out: streams.Out, output: "text"}
-	cmd := &cobra.Command{Use: name, Short: short, Long: long, Args: command.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	cmd := &cobra.Command{Use: name, Short: short, Args: command.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("data-dir") && cmd.Flags().Changed("etcd-servers") {
 			return command.Usagef("name one etcd: --data-dir or --etcd-servers")
 		}

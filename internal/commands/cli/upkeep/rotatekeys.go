@@ -35,18 +35,7 @@ const (
 )
 
 func newClusterRotateKeys(streams command.Streams) *cobra.Command {
-	return newClusterCommand(rotateKeysUse, "Replace the keys of the cluster's CAs", `Replace the keys that the disk of each server has: the certificate authority, the
-key of service account tokens, the front-proxy CA and the CA of the members. The
-servers replace them while they run, without an interruption. They trust the new
-keys first, then sign with them, and end the trust in the old ones with --finish.
-
-Without --finish, the old keys stay trusted: replace the kubeconfigs that the
-command names, and run it again with --resume --finish. After a theft, run it
-with --finish --end-tokens at once.
-
-The command may be killed at any moment and run again: it continues with the
-phase that the cluster is in. All servers must run. It begins anew when no keys
-are being replaced, unless --resume is given.`, streams, (*cluster).rotateKeys)
+	return newClusterCommand(rotateKeysUse, "Replace the keys of the cluster's CAs", streams, (*cluster).rotateKeys)
 }
 
 // phases describes the work of the servers in each phase.

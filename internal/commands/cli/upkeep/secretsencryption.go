@@ -25,32 +25,10 @@ func NewSecretsEncryption(streams command.Streams) *cobra.Command {
 	return interruptible(command.Group(&cobra.Command{
 		Use:   "secrets-encryption",
 		Short: "Encrypt the Secrets in the etcd of a server",
-		Long: `Encrypt the Secrets in the etcd of a server. The key is in the data directory,
-in encryption/config.yaml, which only the user of the server may read. Keep a
-copy elsewhere: the Secrets cannot be read without the key, and a backup does
-not have it unless 'gatehouse backup save --with-encryption-key' made it.
-
-The commands work while the server runs, on its machine and as its user or as
-root. Each may be killed at any moment and run again. Servers that share an etcd
-(--etcd-servers, or --cluster and --join) need the same file of
---encryption-provider-config instead; status and rotate work with them, too.`,
-		Example: `  # encrypt new and stored Secrets
-  gatehouse secrets-encryption enable
-
-  # with a new key
-  gatehouse secrets-encryption rotate`,
 	},
-		newSecretsEncryptionCommand("enable", "Encrypt all Secrets, and make a key if there is none", `Make a key, have the server use it, and encrypt all stored Secrets. The
-plain text stays in the history of etcd for some minutes, and in its log and
-in free parts of its database until these are used again.`, streams, (*secretsEncryption).enable),
-		newSecretsEncryptionCommand("rotate", "Encrypt all Secrets with a new key", `Make a new key, have the server use it, and encrypt all stored Secrets with it.
-A rotation that was interrupted is completed, without another new key. The key of
-before stays in the file until the next rotation: backups may need it.
-
-With --encryption-provider-config no key is made: the command waits until all
-servers of the etcd use that file, and encrypts the Secrets as it says.`, streams, (*secretsEncryption).rotate),
-		newSecretsEncryptionCommand("status", "Show with which keys the Secrets are encrypted", `Show with which keys the stored Secrets are encrypted, and which configurations
-the servers use. Secrets that the servers share as keys of theirs count, too.`, streams, (*secretsEncryption).status)))
+		newSecretsEncryptionCommand("enable", "Encrypt all Secrets, and make a key if there is none", streams, (*secretsEncryption).enable),
+		newSecretsEncryptionCommand("rotate", "Encrypt all Secrets with a new key", streams, (*secretsEncryption).rotate),
+		newSecretsEncryptionCommand("status", "Show with which keys the Secrets are encrypted", streams, (*secretsEncryption).status)))
 }
 
 // secretsEncryption is a command on the encryption of the Secrets in an etcd.
@@ -63,9 +41,9 @@ type secretsEncryption struct {
 // minute.
 const waitForServers = 2 * time.Minute
 
-func newSecretsEncryptionCommand(name, short, long string, streams command.Streams, run func(*secretsEncryption, context.Context) error) *cobra.Command {
+func newSecretsEncryptionCommand(name, short string, streams command.Streams, run func(*secretsEncryption, context.Context) error) *cobra.Command {
 	o := &secretsEncryption{}
-	cmd := newEtcdCommand(name, short, long, streams, func(m *maintenance, ctx context.Context) error {
+	cmd := newEtcdCommand(name, short, streams, func(m *maintenance, ctx context.Context) error {
 		o.maintenance = m
 		return run(o, ctx)
 	})

@@ -12,14 +12,7 @@ func NewVersion(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the versions of this program",
-		Long: `Print the version of gatehouse, the commit when it is known, the Kubernetes
-release that is built in, and the Go version.`,
-		Example: `  # for people
-  gatehouse version
-
-  # for programs; fields are only ever added
-  gatehouse version -o json`,
-		Args: command.NoArgs,
+		Args:  command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return command.PrintVersion(streams.Out, command.CurrentVersion(), output)
 		},

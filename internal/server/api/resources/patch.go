@@ -14,11 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -69,21 +67,12 @@ func (e *Endpoint) patch(storage rest.Patcher, admit admission.Interface) http.H
 			plain(w, req)
 			return
 		}
-		scope, serializer, err := e.strategicScope(body)
+		apply, err := e.strategic(body)
 		if err != nil {
 			responsewriters.ErrorNegotiated(err, e.Scope.Serializer, e.Kind.GroupVersion(), w, req)
 			return
 		}
-		// k8s.io/apiserver reads the object, encodes it, merges this empty patch and decodes the
-		// result; the real patch is applied while the result is decoded.
-		const empty = "{}"
-		req = req.Clone(req.Context())
-		req.Header.Set("Content-Type", string(types.MergePatchType))
-		req.Body = io.NopCloser(bytes.NewReader([]byte(empty)))
-		req.ContentLength = int64(len(empty))
-		handlers.PatchResource(strategicPatcher{storage, serializer}, scope, admit, e.PatchTypes)(w, req)
-		// k8s.io/apiserver has logged the empty patch.
-		audit.LogRequestPatch(req.Context(), body)
+		e.patchText(storage, admit, body, apply, w, req)
 	}
 }
 
@@ -131,43 +120,33 @@ func directed(object map[string]any) bool {
 	return false
 }
 
-func (e *Endpoint) strategicScope(body []byte) (*handlers.RequestScope, *strategicSerializer, error) {
+// strategic returns the function that applies a strategic merge patch.
+func (e *Endpoint) strategic(body []byte) (textApply, error) {
 	var patch map[string]any
 	duplicates, err := kjson.UnmarshalStrict(body, &patch)
 	if err != nil {
-		return nil, nil, apierrors.NewBadRequest("decoding strategic merge patch: " + err.Error())
+		return nil, apierrors.NewBadRequest("decoding strategic merge patch: " + err.Error())
 	}
 	schema, err := e.patchMeta()
 	if err != nil {
-		return nil, nil, apierrors.NewInternalError(err)
+		return nil, apierrors.NewInternalError(err)
 	}
-	scope := *e.Scope
-	s := &strategicSerializer{
-		NegotiatedSerializer: scope.Serializer,
-		patch:                patch,
-		duplicates:           duplicates,
-		schema:               schema,
-		strict:               strictSerializers(scope.Serializer),
-	}
-	scope.Serializer = s
-	return &scope, s, nil
-}
-
-// strategicPatcher is a storage for writes with a strategicSerializer. Its error names only the
-// patch: k8s.io/apiserver would treat it as an error about the object, and quote the object.
-type strategicPatcher struct {
-	rest.Patcher
-	s *strategicSerializer
-}
-
-func (p strategicPatcher) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
-	validate rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions,
-) (runtime.Object, bool, error) {
-	stored, created, err := p.Patcher.Update(ctx, name, obj, validateCreate, validate, force, options)
-	if err != nil && p.s.wrong != nil {
-		err = apierrors.NewBadRequest(p.s.wrong.Error())
-	}
-	return stored, created, err
+	return func(_ context.Context, object []byte, strict bool) (patched []byte, errs []error, err error) {
+		var current map[string]any
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(object, &current); err != nil {
+			return nil, nil, err
+		}
+		merged, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(current, runtime.DeepCopyJSON(patch), schema)
+		if err != nil {
+			// The error names only the patch: it must not quote the object.
+			return nil, nil, apierrors.NewBadRequest("applying strategic merge patch: " + err.Error())
+		}
+		if strict {
+			errs = duplicates
+		}
+		patched, err = json.Marshal(merged)
+		return patched, errs, err
+	}, nil
 }
 
 // patchMeta returns a lookup of merge keys: for the kind in its Go type, and for
@@ -207,49 +186,6 @@ func (s patchSchema) LookupPatchMetadataForStruct(key string) (strategicpatch.Lo
 		return s.metadata.LookupPatchMetadataForStruct(key)
 	}
 	return s.LookupPatchMeta.LookupPatchMetadataForStruct(key)
-}
-
-// strategicSerializer decodes an object by applying a strategic merge patch to
-// it first.
-type strategicSerializer struct {
-	runtime.NegotiatedSerializer
-	patch      map[string]any
-	duplicates []error
-	schema     strategicpatch.LookupPatchMeta
-	strict     map[any]bool
-	// wrong is the error of the last attempt to apply the patch. One goroutine at a time
-	// decodes.
-	wrong error
-}
-
-func (s *strategicSerializer) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
-	return &strategicDecoder{Decoder: s.NegotiatedSerializer.DecoderToVersion(d, gv), s: s, strict: s.strict[d]}
-}
-
-type strategicDecoder struct {
-	runtime.Decoder
-	s      *strategicSerializer
-	strict bool
-}
-
-func (d *strategicDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	var current map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &current); err != nil {
-		return nil, nil, err
-	}
-	patched, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(current, runtime.DeepCopyJSON(d.s.patch), d.s.schema)
-	if d.s.wrong = err; err != nil {
-		d.s.wrong = fmt.Errorf("applying strategic merge patch: %w", err)
-		return nil, nil, d.s.wrong
-	}
-	if data, err = json.Marshal(patched); err != nil {
-		return nil, nil, err
-	}
-	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
-	if !d.strict {
-		return obj, gvk, err
-	}
-	return obj, gvk, withStrict(d.s.duplicates, err)
 }
 
 // withStrict returns the error of decoding a patched object, with the errors of strict decoding of the patch.

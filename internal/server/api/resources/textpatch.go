@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,20 +22,35 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 )
 
-// textPatch serves a JSON patch or a JSON merge patch. The handler of k8s.io/apiserver gets a JSON patch without
-// operations. It encodes the stored object, for which textSerializer returns the patched object, and decodes the
-// result. plain answers a request whose body cannot be read or parsed as JSON.
+// textApply applies a patch to an object in JSON. With strict, errs are the errors of strict decoding of the patch.
+type textApply func(ctx context.Context, object []byte, strict bool) (patched []byte, errs []error, err error)
+
+// emptyPatch is a JSON patch without operations.
+const emptyPatch = "[]"
+
+// textPatch serves a JSON patch or a JSON merge patch. plain answers a request whose body cannot be read or parsed as
+// JSON.
 func (e *Endpoint) textPatch(storage rest.Patcher, admit admission.Interface, plain http.HandlerFunc, w http.ResponseWriter, req *http.Request) {
 	body, whole := peekBody(req, e.Scope.MaxRequestBodyBytes)
-	const empty = "[]"
-	if !whole || len(body) < len(empty) || !json.Valid(body) {
+	if !whole || len(body) < len(emptyPatch) || !json.Valid(body) {
 		plain(w, req)
 		return
 	}
+	mediaType := types.PatchType(mediaTypeOf(req))
+	e.patchText(storage, admit, body, func(ctx context.Context, object []byte, strict bool) ([]byte, []error, error) {
+		patch := userpatch.Patch{Type: mediaType, Body: body, Strict: strict}
+		return patch.Apply(ctx, object)
+	}, w, req)
+}
+
+// patchText serves a patch of at least the length of emptyPatch. The handler of k8s.io/apiserver gets emptyPatch. It
+// encodes the stored object, for which textSerializer returns the patched object, and decodes the result.
+func (e *Endpoint) patchText(storage rest.Patcher, admit admission.Interface, body []byte, apply textApply, w http.ResponseWriter, req *http.Request) {
 	scope := *e.Scope
 	s := &textSerializer{
 		NegotiatedSerializer: scope.Serializer,
-		patch:                userpatch.Patch{Type: types.PatchType(mediaTypeOf(req)), Body: body},
+		patch:                apply,
+		weight:               review.Weight(body),
 		strict:               strictSerializers(scope.Serializer),
 		// The audit log has the patch in place of the empty one.
 		created: func() { audit.LogRequestPatch(req.Context(), body) },
@@ -43,7 +59,7 @@ func (e *Endpoint) textPatch(storage rest.Patcher, admit admission.Interface, pl
 	replaced := req.Clone(req.Context())
 	replaced.Header.Set("Content-Type", string(types.JSONPatchType))
 	// The metric of the sizes of bodies counts white space.
-	replaced.Body = io.NopCloser(io.MultiReader(bytes.NewReader([]byte(empty)), io.LimitReader(blank{}, int64(len(body)-len(empty)))))
+	replaced.Body = io.NopCloser(io.MultiReader(strings.NewReader(emptyPatch), io.LimitReader(blank{}, int64(len(body)-len(emptyPatch)))))
 	handlers.PatchResource(textPatcher{storage, s}, &scope, admit, []string{string(types.JSONPatchType)})(w, replaced)
 }
 
@@ -84,8 +100,12 @@ func (u textUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (runt
 // textSerializer encodes a stored object as the patched object. One goroutine at a time updates an object.
 type textSerializer struct {
 	runtime.NegotiatedSerializer
-	patch  userpatch.Patch
-	strict map[any]bool
+	// patch applies the patch, and weight is the memory for its body.
+	patch  textApply
+	weight int64
+	// strict has the decoders of the serializer that decode strictly, and isStrict is set if one is used.
+	strict   map[any]bool
+	isStrict bool
 	// created is called when the encoder and the decoder for the patch exist.
 	created func()
 	// encoder is the last one before created. The encoders after that are for responses.
@@ -110,7 +130,7 @@ func (s *textSerializer) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVe
 
 func (s *textSerializer) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
 	s.done, s.encoder.s = true, s
-	s.patch.Strict = s.strict[d]
+	s.isStrict = s.strict[d]
 	s.created()
 	return &textDecoder{Decoder: s.NegotiatedSerializer.DecoderToVersion(d, gv), s: s}
 }
@@ -143,10 +163,10 @@ func (e *textEncoder) Encode(obj runtime.Object, w io.Writer) error {
 // apply writes an object with the patch applied.
 func (s *textSerializer) apply(object []byte, w io.Writer) (err error) {
 	s.giveBack()
-	if s.give, err = inflight.TakePatch(s.ctx, review.Weight(s.patch.Body)+review.Weight(object)); err != nil {
+	if s.give, err = inflight.TakePatch(s.ctx, s.weight+review.Weight(object)); err != nil {
 		return err
 	}
-	patched, strict, err := s.patch.Apply(s.ctx, object)
+	patched, strict, err := s.patch(s.ctx, object, s.isStrict)
 	if err != nil {
 		return err
 	}

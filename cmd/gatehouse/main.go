@@ -5,8 +5,9 @@ import (
 	"os"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
 )
 
 func main() {
-	os.Exit(cli.Main(cli.Signals(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	os.Exit(cli.Main(command.Signals(), os.Args[1:], command.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }

@@ -205,7 +205,7 @@ func newExposed(p *populated) (*exposed, error) {
 	servers := replicas.NewAdmissionServers(etcd, s.ownKey("replicas"))
 	var peers *traces.Peers
 	if s.sharesEtcd() {
-		peers = &traces.Peers{Transport: p.serving.toPeers(), Addresses: func(ctx context.Context) ([]string, error) {
+		peers = &traces.Peers{Transport: toPeers{p.serving}, Addresses: func(ctx context.Context) ([]string, error) {
 			return servers.Addresses(ctx, p.serving.announced(s))
 		}}
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -239,7 +240,7 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 		return fmt.Errorf("--tls-*: %w", err)
 	}
 	v.info.Cert, v.info.ClientCA, v.info.SNICerts = cert, clients, append(v.info.SNICerts, loopback)
-	if v.loopback, err = v.info.NewLoopbackClientConfig(keys.NewToken(), loopbackCert); err != nil {
+	if v.loopback, err = v.info.NewLoopbackClientConfig(rand.Text(), loopbackCert); err != nil {
 		return fmt.Errorf("loopback client: %w", err)
 	}
 	v.loopback.QPS, v.loopback.Burst = -1, -1
@@ -306,8 +307,6 @@ func (v *serving) announced(s *settings) string {
 
 // toPeers reaches the other servers on the same etcd. This server presents itself to them as a
 // proxy that names the user in headers.
-func (v *serving) toPeers() http.RoundTripper { return toPeers{v} }
-
 type toPeers struct{ serving *serving }
 
 // RoundTrip implements http.RoundTripper. Requests to other servers are rare: no connection is kept, and each trusts

@@ -15,9 +15,6 @@ import (
 // Streams are the input and the outputs of a program.
 type Streams = command.Streams
 
-// Signals returns the context for Main. The first signal that ends a process cancels it.
-func Signals() context.Context { return command.Signals() }
-
 // Main runs the program with the given name and returns its exit code. The name is the last part of os.Args[0]
 // or the value of $GATEHOUSE_PROGRAM. Any name except the supported programs runs gatehouse itself. An error is
 // printed to streams.Err in one sentence.

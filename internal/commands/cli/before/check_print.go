@@ -66,7 +66,7 @@ func checkReport(r *check.Report) *report.Document {
 		}
 		d := report.Difference{Heading: report.Place(object.File, object.Line, 0) + ": " + object.Title(), Diff: object.Diff}
 		for _, c := range object.Changes {
-			d.Notes = append(d.Notes, changedBy(c))
+			d.Notes = append(d.Notes, "set by "+c.By+": "+strings.Join(c.Paths, ", "))
 		}
 		f.Changes = append(f.Changes, d)
 	}
@@ -80,9 +80,6 @@ func checkReport(r *check.Report) *report.Document {
 	f.Parts = []report.Part{{Heading: "Not called", Items: uncalled}, {Heading: "Not seen", Items: notSeen(r)}, {Heading: "Skipped", Items: skipped}}
 	return f
 }
-
-// changedBy describes a change of an object: its author and the changed fields.
-func changedBy(c check.Change) string { return "set by " + c.By + ": " + strings.Join(c.Paths, ", ") }
 
 // notCalled describes a webhook that was not called.
 func notCalled(w *check.Webhook) string {

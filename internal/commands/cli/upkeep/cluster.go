@@ -20,7 +20,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"golang.org/x/term"
 	"k8s.io/client-go/rest"
 
@@ -51,7 +50,7 @@ func NewCluster(streams command.Streams) *cobra.Command {
 	return interruptible(command.Group(cmd, token,
 		newClusterCommand("status", "Show the members and how they are", streams, (*cluster).status),
 		newClusterCommand("remove MEMBER", "Remove a member, also a dead one", streams, (*cluster).remove),
-		newClusterRotateKeys(streams),
+		newClusterCommand(rotateKeysUse, "Replace the keys of the cluster's CAs", streams, (*cluster).rotateKeys),
 		newClusterRecover(streams)))
 }
 
@@ -265,7 +264,8 @@ func (c *cluster) look(ctx context.Context) ([]member, error) {
 	asking.Wait()
 	var all []member
 	for _, m := range list.Members {
-		one := member{Name: m.Name, ID: strconv.FormatUint(m.ID, 16), Address: peerAddress(m), Role: "member"}
+		address := strings.TrimPrefix(strings.Join(m.PeerURLs, ","), "https://")
+		one := member{Name: m.Name, ID: strconv.FormatUint(m.ID, 16), Address: address, Role: "member"}
 		if m.IsLearner {
 			one.Role = "joining"
 		}
@@ -275,10 +275,6 @@ func (c *cluster) look(ctx context.Context) ([]member, error) {
 		all = append(all, one)
 	}
 	return all, nil
-}
-
-func peerAddress(m *pb.Member) string {
-	return strings.TrimPrefix(strings.Join(m.PeerURLs, ","), "https://")
 }
 
 // api returns a client for all servers of the cluster, with the administrator's credentials.

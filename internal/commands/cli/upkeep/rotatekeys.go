@@ -15,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
@@ -33,10 +31,6 @@ const (
 	// maxAnswer is the largest response with Secrets, in bytes.
 	maxAnswer = 64 << 20
 )
-
-func newClusterRotateKeys(streams command.Streams) *cobra.Command {
-	return newClusterCommand(rotateKeysUse, "Replace the keys of the cluster's CAs", streams, (*cluster).rotateKeys)
-}
 
 // phases describes the work of the servers in each phase.
 var phases = map[keys.Phase]string{

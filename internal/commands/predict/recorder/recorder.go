@@ -93,9 +93,6 @@ const (
 	removeTimeout = 20 * time.Second
 )
 
-// newID returns a random part of a name.
-func newID() string { return strings.ToLower(rand.Text()[:8]) }
-
 // New starts listening and registers nothing yet. Close must be called unless Run is. The error is one sentence that
 // names the option.
 func New(o Options) (*Recorder, error) {

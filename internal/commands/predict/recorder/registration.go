@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -216,4 +217,4 @@ func Remove(ctx context.Context, config *rest.Config, name string, settled time.
 }
 
 // NewName returns a new name for a webhook configuration.
-func NewName() string { return namePrefix + newID() }
+func NewName() string { return namePrefix + strings.ToLower(rand.Text()[:8]) }

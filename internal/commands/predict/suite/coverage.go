@@ -248,14 +248,12 @@ func walk(v any, fields ...string) any {
 	return v
 }
 
-// ownerOf names the object of an entry.
-func ownerOf(e *registration.Entry) string { return e.Source.Descriptor().Kind + " " + e.Configuration }
-
 // saw counts an evaluation.
 func (c *Coverage) saw(entry *registration.Entry, e *expression.Expression, seen *expression.Seen) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, item := range c.byText[ownerOf(entry)+"\x00"+e.Text()] {
+	owner := entry.Source.Descriptor().Kind + " " + entry.Configuration
+	for _, item := range c.byText[owner+"\x00"+e.Text()] {
 		item.hits++
 		switch {
 		case seen.Err != nil:

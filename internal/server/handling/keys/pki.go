@@ -395,6 +395,3 @@ func (o Files) Write(path string, data []byte, mode os.FileMode) error {
 	}
 	return nil
 }
-
-// NewToken returns a random bearer token that cannot be guessed.
-func NewToken() string { return rand.Text() }

@@ -121,9 +121,6 @@ type authority struct {
 
 func alone(p *pair) *authority { return &authority{pair: p, trusted: []*x509.Certificate{p.cert}} }
 
-// trustPEM returns the trusted certificates.
-func (a *authority) trustPEM() ([]byte, error) { return certutil.EncodeCertificates(a.trusted...) }
-
 // errRotated is the error of keys that were replaced while they were read.
 var errRotated = errors.New("the keys that the servers share are being replaced")
 
@@ -300,7 +297,7 @@ func loadShared(ctx context.Context, shared *Shared, r *Rotation, to Files, dir,
 
 // writeTrust writes the certificates that are trusted into a file, unless it has them.
 func (a *authority) writeTrust(to Files, file string) ([]byte, error) {
-	text, err := a.trustPEM()
+	text, err := certutil.EncodeCertificates(a.trusted...)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func (t *Trying) try(spec *v1alpha1.AdmissionExplanationSpec, may func(authorize
 			return nil, nil, invalid(field.Invalid(at.Index(i), "", err.Error()))
 		}
 		one.Kind, one.Name = about.Kind, about.Metadata.Name
-		if !triable(about.APIVersion, about.Kind) {
+		if !slices.Contains(triableKinds(), about.APIVersion+" "+about.Kind) {
 			return nil, nil, invalid(field.NotSupported(at.Index(i), about.APIVersion+" "+about.Kind, triableKinds()))
 		}
 		obj, err := t.Read(raw)
@@ -102,11 +102,7 @@ func (t *Trying) try(spec *v1alpha1.AdmissionExplanationSpec, may func(authorize
 	return objects, list, nil
 }
 
-// triable reports whether registrations of a kind can be tried: policies and their bindings.
-func triable(apiVersion, kind string) bool {
-	return slices.Contains(triableKinds(), apiVersion+" "+kind)
-}
-
+// triableKinds returns the kinds of registrations that can be tried, with their API version: policies and their bindings.
 func triableKinds() []string {
 	var list []string
 	for _, d := range registration.Sources() {

@@ -152,7 +152,7 @@ func (a *Admitter) serve(w http.ResponseWriter, req *http.Request) (*admission, 
 	defer cancel()
 	// The token is checked first, so that other errors are only for servers with a valid token.
 	public, err := keys.ReadRequest(in.Request)
-	self := newJoining(&in, public)
+	self := joining{in.Name, etcd.KeyHash(public), time.Now().UTC()}
 	if _, _, err := TokensOf(a.Etcd, a.Prefix).check(ctx, in.Token, self.server()); err != nil {
 		return nil, tokenError(err)
 	}
@@ -199,10 +199,6 @@ type joining struct {
 	// Key is the hash of its public key, so that no other server can continue in its place.
 	Key   string    `json:"key"`
 	Added time.Time `json:"added"`
-}
-
-func newJoining(in *ask, public []byte) joining {
-	return joining{in.Name, etcd.KeyHash(public), time.Now().UTC()}
 }
 
 // server is the server as its token records it.

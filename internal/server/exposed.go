@@ -143,11 +143,9 @@ func newPopulated(st *storing) (*populated, error) {
 		return nil, err
 	}
 	st.serving.tokens.Describe(s.ServiceAccountJWKSURI, config.ExternalAddress, p.generic)
-	for _, g := range p.kinds {
-		for _, v := range g.Versions {
-			for _, store := range v.Storage {
-				p.generic.RegisterDestroyFunc(store.Destroy)
-			}
+	for v := range stores.Versions(p.kinds) {
+		for _, store := range v.Storage {
+			p.generic.RegisterDestroyFunc(store.Destroy)
 		}
 	}
 	return p, nil

@@ -7,15 +7,10 @@ import "github.com/gatehouse-dev/gatehouse/internal/server/api/stores"
 // that refers to an object or kind that does not exist gets a warning (S20.9). A write of a status does
 // not change which requests match.
 func HoldPolicies(groups []stores.Group, hold Hold, warn func(resource string) Warn) {
-	for _, g := range groups {
-		if g.Name != Group {
-			continue
-		}
-		for _, v := range g.Versions {
-			for _, p := range policies() {
-				if storage := v.Storage[p.Resource]; storage != nil {
-					v.Storage[p.Resource] = served{Store: stores.RegistryOf(storage), hold: hold, warn: warn(p.Resource)}
-				}
+	for v := range stores.Versions(groups, Group) {
+		for _, p := range policies() {
+			if storage := v.Storage[p.Resource]; storage != nil {
+				v.Storage[p.Resource] = served{Store: stores.RegistryOf(storage), hold: hold, warn: warn(p.Resource)}
 			}
 		}
 	}

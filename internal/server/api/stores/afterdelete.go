@@ -14,13 +14,11 @@ import (
 // storage of its kind, by resource. Services, for example, give back their addresses.
 func AfterDelete(groups []Group) map[schema.GroupResource]func(runtime.Object) {
 	after := map[schema.GroupResource]func(runtime.Object){}
-	for _, g := range groups {
-		for _, v := range g.Versions {
-			for name, storage := range v.Storage {
-				if s := RegistryOf(storage); s != nil && s.AfterDelete != nil {
-					after[schema.GroupResource{Group: g.Name, Resource: name}] = func(obj runtime.Object) {
-						s.AfterDelete(obj, &metav1.DeleteOptions{})
-					}
+	for v := range Versions(groups) {
+		for name, storage := range v.Storage {
+			if s := RegistryOf(storage); s != nil && s.AfterDelete != nil {
+				after[schema.GroupResource{Group: v.Group, Resource: name}] = func(obj runtime.Object) {
+					s.AfterDelete(obj, &metav1.DeleteOptions{})
 				}
 			}
 		}

@@ -34,10 +34,8 @@ func addLegacy(groups []Group, options generic.RESTOptionsGetter, wanted []schem
 		return groups, nil
 	}
 	storages := map[schema.GroupVersion]map[string]rest.Storage{}
-	for _, g := range groups {
-		for _, v := range g.Versions {
-			storages[v.GroupVersion] = v.Storage
-		}
+	for v := range Versions(groups) {
+		storages[v.GroupVersion] = v.Storage
 	}
 	for _, l := range catalog.Legacy {
 		if !slices.Contains(wanted, l.Version) {

@@ -30,24 +30,19 @@ var nodeSubresources = []string{"pods/attach", "pods/exec", "pods/portforward", 
 var upgraded = []string{"pods/attach", "pods/exec", "pods/portforward"}
 
 func answerForNodes(groups []Group, authorizer upstream.Authorizer) {
-	for _, g := range groups {
-		if g.Name != "" {
-			continue
-		}
-		for _, v := range g.Versions {
-			for _, path := range nodeSubresources {
-				resource, _, _ := strings.Cut(path, "/")
-				agent := noAgent{path: path, parent: v.Storage[resource].(rest.Getter), done: "nothing was done"}
-				if slices.Contains(upgraded, path) {
-					agent.creates = authorizer
-				}
-				switch s := v.Storage[path].(type) {
-				case rest.Connecter:
-					agent.done = "admission ran for the request, nothing else was done"
-					v.Storage[path] = noAgentConnect{Connecter: s, noAgent: agent}
-				case rest.GetterWithOptions:
-					v.Storage[path] = noAgentGet{GetterWithOptions: s, noAgent: agent}
-				}
+	for v := range Versions(groups, "") {
+		for _, path := range nodeSubresources {
+			resource, _, _ := strings.Cut(path, "/")
+			agent := noAgent{path: path, parent: v.Storage[resource].(rest.Getter), done: "nothing was done"}
+			if slices.Contains(upgraded, path) {
+				agent.creates = authorizer
+			}
+			switch s := v.Storage[path].(type) {
+			case rest.Connecter:
+				agent.done = "admission ran for the request, nothing else was done"
+				v.Storage[path] = noAgentConnect{Connecter: s, noAgent: agent}
+			case rest.GetterWithOptions:
+				v.Storage[path] = noAgentGet{GetterWithOptions: s, noAgent: agent}
 			}
 		}
 	}

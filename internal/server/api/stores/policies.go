@@ -40,16 +40,11 @@ func refinePolicies(groups []Group, kinds discovery.DiscoveryInterface) error {
 	if err != nil {
 		return err
 	}
-	for _, g := range groups {
-		if g.Name != admissionregistration.GroupName {
-			continue
-		}
-		for _, v := range g.Versions {
-			refine(v.Storage, validatingPolicies, validatingPolicyStrategy{})
-			refine(v.Storage, mutatingPolicies, mutatingPolicyStrategy{})
-			refine(v.Storage, validatingBindings, bindingStrategy{policies: getter(v.Storage, validatingPolicies), kinds: resolve})
-			refine(v.Storage, mutatingBindings, bindingStrategy{policies: getter(v.Storage, mutatingPolicies), kinds: resolve})
-		}
+	for v := range Versions(groups, admissionregistration.GroupName) {
+		refine(v.Storage, validatingPolicies, validatingPolicyStrategy{})
+		refine(v.Storage, mutatingPolicies, mutatingPolicyStrategy{})
+		refine(v.Storage, validatingBindings, bindingStrategy{policies: getter(v.Storage, validatingPolicies), kinds: resolve})
+		refine(v.Storage, mutatingBindings, bindingStrategy{policies: getter(v.Storage, mutatingPolicies), kinds: resolve})
 	}
 	return nil
 }

@@ -27,14 +27,12 @@ type ServiceAddress func(namespace, name string, port int32) (string, bool)
 // proxyToAddresses makes services/proxy use the addresses of services that run outside of the
 // cluster.
 func proxyToAddresses(groups []Group, address ServiceAddress, transport http.RoundTripper) {
-	for _, g := range groups {
-		if g.Name != "" || address == nil {
-			continue
-		}
-		for _, v := range g.Versions {
-			if proxy, ok := v.Storage["services/proxy"].(*service.ProxyREST); ok {
-				proxy.Redirector = redirector{proxy.Redirector, v.Storage["services"].(rest.Getter), address, transport}
-			}
+	if address == nil {
+		return
+	}
+	for v := range Versions(groups, "") {
+		if proxy, ok := v.Storage["services/proxy"].(*service.ProxyREST); ok {
+			proxy.Redirector = redirector{proxy.Redirector, v.Storage["services"].(rest.Getter), address, transport}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package stores
 
 import (
 	"fmt"
+	"iter"
 	"net"
 	"net/http"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 	"k8s.io/kubernetes/pkg/controlplane"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 	kubeletclient "k8s.io/kubernetes/pkg/kubelet/client"
@@ -112,13 +114,27 @@ type Version struct {
 	Unadvertised bool
 }
 
+// Versions yields the versions of the named groups; without names, of all groups.
+func Versions(groups []Group, names ...string) iter.Seq[Version] {
+	return func(yield func(Version) bool) {
+		for _, g := range groups {
+			if len(names) > 0 && !slices.Contains(names, g.Name) {
+				continue
+			}
+			for _, v := range g.Versions {
+				if !yield(v) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Find returns the storage of a resource among groups; nil if there is none.
 func Find(groups []Group, resource schema.GroupVersionResource) rest.Storage {
-	for _, g := range groups {
-		for _, v := range g.Versions {
-			if v.GroupVersion == resource.GroupVersion() {
-				return v.Storage[resource.Resource]
-			}
+	for v := range Versions(groups) {
+		if v.GroupVersion == resource.GroupVersion() {
+			return v.Storage[resource.Resource]
 		}
 	}
 	return nil
@@ -207,16 +223,11 @@ func Build(o Options) ([]Group, []Hook, error) {
 var own = []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
 
 func removeOwn(groups []Group) {
-	for _, g := range groups {
-		if g.Name != "admissionregistration.k8s.io" {
-			continue
-		}
-		for _, v := range g.Versions {
-			for _, resource := range own {
-				if s, ok := v.Storage[resource]; ok {
-					s.Destroy()
-					delete(v.Storage, resource)
-				}
+	for v := range Versions(groups, admissionregistration.GroupName) {
+		for _, resource := range own {
+			if s, ok := v.Storage[resource]; ok {
+				s.Destroy()
+				delete(v.Storage, resource)
 			}
 		}
 	}
@@ -226,18 +237,16 @@ func removeOwn(groups []Group) {
 // of the printers of all kinds, 3 MB together.
 func shareTables(groups []Group) {
 	shared := printers.NewTableGenerator().With(internalversion.AddHandlers)
-	for _, g := range groups {
-		for _, v := range g.Versions {
-			for _, storage := range v.Storage {
-				s := RegistryOf(storage)
-				if s == nil {
-					continue
-				}
-				c, _ := s.TableConvertor.(printerstorage.TableConvertor)
-				if own, ok := c.TableGenerator.(*printers.HumanReadableGenerator); ok {
-					// The storage of the status has the same printers.
-					*own = *shared
-				}
+	for v := range Versions(groups) {
+		for _, storage := range v.Storage {
+			s := RegistryOf(storage)
+			if s == nil {
+				continue
+			}
+			c, _ := s.TableConvertor.(printerstorage.TableConvertor)
+			if own, ok := c.TableGenerator.(*printers.HumanReadableGenerator); ok {
+				// The storage of the status has the same printers.
+				*own = *shared
 			}
 		}
 	}

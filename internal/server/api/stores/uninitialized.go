@@ -18,15 +18,13 @@ import (
 // immutable: until an object is initialized, its updates are part of its creation, and are
 // validated as a create. (Releases with initializers did so for pods.)
 func letInitializersChange(groups []Group) {
-	for _, g := range groups {
-		for _, v := range g.Versions {
-			for _, storage := range v.Storage {
-				switch s := storage.(type) {
-				case *podstorage.REST:
-					judgeAsCreate(s.Store)
-				case *jobstorage.REST:
-					judgeAsCreate(s.Store)
-				}
+	for v := range Versions(groups) {
+		for _, storage := range v.Storage {
+			switch s := storage.(type) {
+			case *podstorage.REST:
+				judgeAsCreate(s.Store)
+			case *jobstorage.REST:
+				judgeAsCreate(s.Store)
 			}
 		}
 	}

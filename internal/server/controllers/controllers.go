@@ -262,6 +262,14 @@ func working[C interface{ Run(context.Context, int) }](c C, err error) func(work
 	}
 }
 
+// running returns the function that runs a controller, or the error why there is no controller.
+func running[C interface{ Run(context.Context) }](c C, err error) (func(context.Context), error) {
+	if err != nil {
+		return nil, err
+	}
+	return c.Run, nil
+}
+
 func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

@@ -91,11 +91,7 @@ func emptyNamespaces(_ context.Context, t *term, client kubernetes.Interface) (f
 		return nil, err
 	}
 	o.Client, o.Metadata, o.Informers = client, objects, t.informers
-	c, err := namespaces.New(o)
-	if err != nil {
-		return nil, err
-	}
-	return c.Run, nil
+	return running(namespaces.New(o))
 }
 
 // aggregateRoles fills the cluster roles that aggregate others.

@@ -20,16 +20,12 @@ const bindAgain = 15 * time.Second
 // other programs make, empty or remove volumes.
 func bindVolumes(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	core := t.informers.Core().V1()
-	c, err := persistentvolume.NewController(ctx, persistentvolume.ControllerParameters{
+	return running(persistentvolume.NewController(ctx, persistentvolume.ControllerParameters{
 		KubeClient: client, SyncPeriod: bindAgain,
 		VolumeInformer: core.PersistentVolumes(), ClaimInformer: core.PersistentVolumeClaims(),
 		ClassInformer: t.informers.Storage().V1().StorageClasses(), PodInformer: core.Pods(), NodeInformer: core.Nodes(),
 		EnableDynamicProvisioning: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c.Run, nil
+	}))
 }
 
 // ephemeralVolumes makes the claims of pods with ephemeral volumes.

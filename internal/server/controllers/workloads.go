@@ -76,20 +76,12 @@ func annotateNodes(ctx context.Context, t *term, client kubernetes.Interface) (f
 // signBootstrap signs the ConfigMap cluster-info for nodes that join with a token.
 func signBootstrap(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	core := t.informers.Core().V1()
-	c, err := bootstrap.NewSigner(client, core.Secrets(), core.ConfigMaps(), bootstrap.DefaultSignerOptions())
-	if err != nil {
-		return nil, err
-	}
-	return c.Run, nil
+	return running(bootstrap.NewSigner(client, core.Secrets(), core.ConfigMaps(), bootstrap.DefaultSignerOptions()))
 }
 
 // cleanTokens deletes bootstrap tokens that have expired.
 func cleanTokens(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	c, err := bootstrap.NewTokenCleaner(client, t.informers.Core().V1().Secrets(), bootstrap.DefaultTokenCleanerOptions())
-	if err != nil {
-		return nil, err
-	}
-	return c.Run, nil
+	return running(bootstrap.NewTokenCleaner(client, t.informers.Core().V1().Secrets(), bootstrap.DefaultTokenCleanerOptions()))
 }
 
 // fakeNodes runs a fake scheduler and fake nodes.
@@ -107,11 +99,7 @@ func fakeNodes(_ context.Context, t *term, _ kubernetes.Interface) (func(context
 		return nil, err
 	}
 	core := t.informers.Core().V1()
-	nodes, err := fakenodes.New(fakenodes.Options{
+	return running(fakenodes.New(fakenodes.Options{
 		Count: t.options.FakeNodes, Kubelet: kubelet, Scheduler: scheduler, Pods: core.Pods(), Nodes: core.Nodes(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return nodes.Run, nil
+	}))
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -177,16 +176,7 @@ func newPlaces(s *settings, version compatibility.EffectiveVersion, endpoints []
 // ends. It checks the file at once when a client writes the key that replicas.LookAtEncryption
 // writes.
 func (c *controlled) followEncryption(ctx context.Context) {
-	now := make(chan struct{}, 1)
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	watching.Go(func() {
-		fresh.WatchBelow(ctx, c.db.client.Client, replicas.EncryptionKey(c.settings.EtcdPrefix), func(string) {
-			select {
-			case now <- struct{}{}:
-			default:
-			}
-		})
-	})
+	now, end := c.written(ctx, replicas.EncryptionKey(c.settings.EtcdPrefix))
+	defer end()
 	c.db.values.Run(ctx, now, c.admitter.announcer.Encrypts)
 }

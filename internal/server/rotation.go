@@ -81,19 +81,25 @@ func (s *settings) peersTrusted() string {
 	return hex.EncodeToString(hash[:])
 }
 
-// followRotation applies each phase of a rotation, until ctx ends.
-func (c *controlled) followRotation(ctx context.Context) {
-	changed := make(chan struct{}, 1)
+// written signals the writes of a key in etcd, until ctx ends. end waits for the watch.
+func (c *controlled) written(ctx context.Context, key string) (writes <-chan struct{}, end func()) {
+	signal := make(chan struct{}, 1)
 	var watching sync.WaitGroup
-	defer watching.Wait()
 	watching.Go(func() {
-		fresh.WatchBelow(ctx, c.db.client.Client, RotationKey(c.settings.EtcdPrefix), func(string) {
+		fresh.WatchBelow(ctx, c.db.client.Client, key, func(string) {
 			select {
-			case changed <- struct{}{}:
+			case signal <- struct{}{}:
 			default:
 			}
 		})
 	})
+	return signal, watching.Wait
+}
+
+// followRotation applies each phase of a rotation, until ctx ends.
+func (c *controlled) followRotation(ctx context.Context) {
+	changed, end := c.written(ctx, RotationKey(c.settings.EtcdPrefix))
+	defer end()
 	wait := rotateCheck
 	for {
 		select {

@@ -258,10 +258,6 @@ type explanation struct {
 // server up to admission, which makes the plan and ends the request.
 func (r *Reports) explain(w http.ResponseWriter, req *http.Request, api http.Handler) (*explanation, error) {
 	ctx := req.Context()
-	caller, ok := request.UserFrom(ctx)
-	if !ok {
-		return nil, apierrors.NewUnauthorized("the request has no user")
-	}
 	asked := &explanation{}
 	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, maxQuestion)).Decode(asked); err != nil {
 		if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
@@ -271,19 +267,12 @@ func (r *Reports) explain(w http.ResponseWriter, req *http.Request, api http.Han
 	}
 	asked.TypeMeta = typed(question.Kind.Kind)
 	spec := &asked.Spec
-	if errs := spec.Complete(); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(question.Kind, asked.Name, errs)
-	}
-	if len(spec.Registrations) > 0 {
-		return nil, apierrors.NewBadRequest("spec.registrations: this server does not try policies that are not stored")
-	}
-	may := question.Rights(ctx, r.options.Authorizer, caller)
-	who, err := spec.Who(caller, may)
+	may, who, err := spec.Ask(ctx, asked.Name, r.options.Authorizer)
 	if err != nil {
 		return nil, err
 	}
-	if err := spec.MayRead(may); err != nil {
-		return nil, err
+	if len(spec.Registrations) > 0 {
+		return nil, apierrors.NewBadRequest("spec.registrations: this server does not try policies that are not stored")
 	}
 	p := &planned{options: PlanOptions{All: spec.All, Prepares: true}}
 	if err := p.options.Hide(r.options.Plugins, spec.Namespace, may); err != nil {
@@ -308,17 +297,8 @@ func (r *Reports) explain(w http.ResponseWriter, req *http.Request, api http.Han
 		asked.Status.Plan = p.plan
 		return asked, nil
 	}
-	failure := &metav1.Status{}
-	if err := json.Unmarshal(recorded.Body.Bytes(), failure); err != nil || failure.Kind != "Status" {
-		return nil, apierrors.NewInternalError(fmt.Errorf("the request did not reach admission: the answer had code %d", recorded.Code))
-	}
-	asked.Status.Error = failure
-	if refused := p.options.Before; len(refused) > 0 && refused[0].Judge != nil {
-		// Users without permission to make the request get no other answer from the server.
-		_, err := refused[0].Judge(ctx, registration.MutatingPass)
-		asked.Status.Error = responsewriters.ErrorToAPIStatus(err)
-	}
-	return asked, nil
+	asked.Status.Error, err = question.Failure(ctx, recorded, p.options.Before)
+	return asked, err
 }
 
 // planned is an explained request. The handlers of a request that timed out may still run.

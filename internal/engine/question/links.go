@@ -2,8 +2,12 @@ package question
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 
@@ -23,6 +27,21 @@ func Refuses(name string, pass registration.Pass, err error) plan.Link {
 // Unknown returns the link of a part of the server with an unknown result.
 func Unknown(name string, pass registration.Pass, why string) plan.Link {
 	return plan.Link{Plugin: name, Mutates: pass == registration.MutatingPass, Validates: pass == registration.ValidatingPass, Hidden: why}
+}
+
+// Failure returns the error of a request that did not reach admission, by the answer of the handlers. before are the
+// links before admission.
+func Failure(ctx context.Context, answer *httptest.ResponseRecorder, before []plan.Link) (*metav1.Status, error) {
+	failure := &metav1.Status{}
+	if err := json.Unmarshal(answer.Body.Bytes(), failure); err != nil || failure.Kind != "Status" {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the request did not reach admission: the answer had code %d", answer.Code))
+	}
+	if len(before) > 0 && before[0].Judge != nil {
+		// A caller that may not make the request gets no other answer.
+		_, err := before[0].Judge(ctx, registration.MutatingPass)
+		return responsewriters.ErrorToAPIStatus(err), nil
+	}
+	return failure, nil
 }
 
 // verbs are the verbs of each operation; permission for one of them is enough.

@@ -66,6 +66,23 @@ func Rights(ctx context.Context, rights upstream.Authorizer, caller user.Info) M
 	}
 }
 
+// Ask completes a question, and checks it and the permissions of the caller in ctx. It returns the rights of the caller
+// and the user of the request. name is the name of the AdmissionExplanation.
+func (q *Question) Ask(ctx context.Context, name string, rights upstream.Authorizer) (may May, who user.Info, err error) {
+	if errs := q.Complete(); len(errs) > 0 {
+		return nil, nil, apierrors.NewInvalid(Kind, name, errs)
+	}
+	caller, ok := request.UserFrom(ctx)
+	if !ok {
+		return nil, nil, apierrors.NewUnauthorized("the request has no user")
+	}
+	may = Rights(ctx, rights, caller)
+	if who, err = q.Who(caller, may); err != nil {
+		return nil, nil, err
+	}
+	return may, who, q.MayRead(may)
+}
+
 // methods are the HTTP methods of the operations.
 var methods = map[string]string{
 	"CREATE":  http.MethodPost,

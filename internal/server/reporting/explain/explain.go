@@ -8,19 +8,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
-	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/question"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
@@ -96,20 +92,8 @@ func elsewhere(spec *v1alpha1.AdmissionExplanationSpec, who user.Info, server st
 func (e *Explanations) Create(ctx context.Context, obj runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	asked := obj.(*v1alpha1.AdmissionExplanation)
 	spec := &asked.Spec
-	asks := (*question.Question)(spec)
-	if errs := asks.Complete(); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(v1alpha1.SchemeGroupVersion.WithKind("AdmissionExplanation").GroupKind(), asked.Name, errs)
-	}
-	caller, ok := request.UserFrom(ctx)
-	if !ok {
-		return nil, apierrors.NewUnauthorized("the request has no user")
-	}
-	may := question.Rights(ctx, e.options.Authorizer, caller)
-	who, err := asks.Who(caller, may)
+	may, who, err := (*question.Question)(spec).Ask(ctx, asked.Name, e.options.Authorizer)
 	if err != nil {
-		return nil, err
-	}
-	if err := asks.MayRead(may); err != nil {
 		return nil, err
 	}
 	q := &planned{may: may, options: admission.PlanOptions{All: spec.All, Prepares: true}}
@@ -160,15 +144,6 @@ func (e *Explanations) ask(ctx context.Context, spec *v1alpha1.AdmissionExplanat
 		status.Plan = q.plan
 		return nil
 	}
-	failure := &metav1.Status{}
-	if err := json.Unmarshal(answer.Body.Bytes(), failure); err != nil || failure.Kind != "Status" {
-		return apierrors.NewInternalError(fmt.Errorf("the request did not reach admission: the answer had code %d", answer.Code))
-	}
-	status.Error = failure
-	if refused := q.options.Before; len(refused) > 0 && refused[0].Judge != nil {
-		// A caller that may not make the request gets no other answer.
-		_, err := refused[0].Judge(ctx, registration.MutatingPass)
-		status.Error = responsewriters.ErrorToAPIStatus(err)
-	}
-	return nil
+	status.Error, err = question.Failure(ctx, answer, q.options.Before)
+	return err
 }

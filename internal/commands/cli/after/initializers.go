@@ -114,6 +114,20 @@ func (s *session) resources(types []string, verb string) ([]command.Resource, er
 	return list, nil
 }
 
+// selected opens the server, and returns the resources of the types or, without types, all resources that support the
+// verb: with --all-namespaces also cluster-scoped ones.
+func (o *initializersOptions) selected(verb string) (*session, []command.Resource, error) {
+	s, err := o.open()
+	if err == nil {
+		err = s.checkServed()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := s.resources(o.types, verb)
+	return s, slices.DeleteFunc(list, func(r command.Resource) bool { return !r.Namespaced && !o.allNamespaces && len(o.types) == 0 }), err
+}
+
 // find returns the object with the name TYPE/NAME.
 func (s *session) find(ctx context.Context, object string) (*unstructured.Unstructured, dynamic.ResourceInterface, error) {
 	kind, name, ok := strings.Cut(object, "/")

@@ -49,14 +49,7 @@ type listed struct {
 }
 
 func (o *initializersOptions) list(ctx context.Context, streams command.Streams) error {
-	s, err := o.open()
-	if err != nil {
-		return err
-	}
-	if err := s.checkServed(); err != nil {
-		return err
-	}
-	resources, err := s.resources(o.types, "list")
+	s, resources, err := o.selected("list")
 	if err != nil {
 		return err
 	}
@@ -64,9 +57,6 @@ func (o *initializersOptions) list(ctx context.Context, streams command.Streams)
 	group, listing := errgroup.WithContext(ctx)
 	group.SetLimit(listsAtOnce)
 	for i, r := range resources {
-		if !r.Namespaced && !o.allNamespaces && len(o.types) == 0 {
-			continue
-		}
 		group.Go(func() error {
 			var err error
 			lists[i], err = uninitialized(listing, r.Of(s.all, s.namespace), r)
@@ -208,14 +198,7 @@ func newInitializersWatch(streams command.Streams) *cobra.Command {
 }
 
 func (o *initializersOptions) watch(ctx context.Context, streams command.Streams) error {
-	s, err := o.open()
-	if err != nil {
-		return err
-	}
-	if err := s.checkServed(); err != nil {
-		return err
-	}
-	resources, err := s.resources(o.types, "watch")
+	s, resources, err := o.selected("watch")
 	if err != nil {
 		return err
 	}
@@ -225,9 +208,6 @@ func (o *initializersOptions) watch(ctx context.Context, streams command.Streams
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	for _, r := range resources {
-		if !r.Namespaced && !o.allNamespaces && len(o.types) == 0 {
-			continue
-		}
 		group.Go(func() {
 			w := watcher{resource: r, print: func(line string) {
 				mu.Lock()

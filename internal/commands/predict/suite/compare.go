@@ -142,9 +142,7 @@ func (t *Test) object(o *Outcome) []Failure {
 	}
 	var list []Failure
 	if e.has("object") {
-		differences("object", e.object, o.Object, func(path, want, got string) {
-			list = append(list, Failure{e.at("object"), path, want, got})
-		})
+		list = unequal(e.at("object"), "object", e.object, o.Object)
 	}
 	if e.has("patch") {
 		list = append(list, t.patched(o)...)
@@ -182,10 +180,7 @@ func (t *Test) patched(o *Outcome) []Failure {
 	if err := json.Unmarshal(data, &want); err != nil {
 		return wrong(err)
 	}
-	var list []Failure
-	differences("patch", want, o.Object, func(path, want, got string) {
-		list = append(list, Failure{at, path, want, got})
-	})
+	list := unequal(at, "patch", want, o.Object)
 	for _, op := range decoded {
 		path, _ := op.Path()
 		pointer, err := jsonpointer.New(path)
@@ -196,6 +191,12 @@ func (t *Test) patched(o *Outcome) []Failure {
 			list = append(list, Failure{at, "patch " + path, "nothing", compact(v)})
 		}
 	}
+	return list
+}
+
+// unequal returns a failure for each of the differences, in a line of a file.
+func unequal(line int, path string, want, got any) (list []Failure) {
+	differences(path, want, got, func(path, want, got string) { list = append(list, Failure{line, path, want, got}) })
 	return list
 }
 

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -410,33 +409,33 @@ func (f *firstTests) judge(t *Test, st *solve.State, without bool) (*Outcome, er
 		}
 	}
 	o, err := t.judge(f.ctx, f.stage, calls, nil)
-	if f.ctx.Err() != nil {
+	if err != nil {
 		return nil, f.ctx.Err()
 	}
-	if err != nil {
-		if errors.As(err, new(errUnjudged)) {
-			return nil, nil
-		}
-		return nil, nil
-	}
-	return o, nil
+	return o, f.ctx.Err()
 }
 
-// try evaluates a request by the policy.
-func (f *firstTests) try(sj *requestKind, st *solve.State) (*attempt, error) {
+// ask evaluates a request, with or without the registrations of the test environment. Without an outcome, the attempt has
+// the reason.
+func (f *firstTests) ask(sj *requestKind, st *solve.State, without bool) (*attempt, *Outcome, error) {
 	a := &attempt{sj: sj, st: st, violated: map[int]string{}, failed: map[int]string{}, mutated: map[int]bool{}}
 	t, err := f.testOf(sj, st)
 	if err != nil {
 		a.foreign = err.Error()
-		return a, nil
+		return a, nil, nil
 	}
-	o, err := f.judge(t, st, false)
-	if err != nil {
-		return nil, err
-	}
-	if o == nil {
+	o, err := f.judge(t, st, without)
+	if err == nil && o == nil {
 		a.foreign = "the request cannot be made"
-		return a, nil
+	}
+	return a, o, err
+}
+
+// try evaluates a request by the policy.
+func (f *firstTests) try(sj *requestKind, st *solve.State) (*attempt, error) {
+	a, o, err := f.ask(sj, st, false)
+	if err != nil || o == nil {
+		return a, err
 	}
 	a.allowed, a.warnings, a.object = o.Allowed, o.Warnings, o.Object
 	binding := at(f.binding.Content, "metadata", "name")
@@ -473,20 +472,11 @@ func (f *firstTests) try(sj *requestKind, st *solve.State) (*attempt, error) {
 
 // see returns a request with its objects as policies see them. The attempt has the reason of a rejection by the API.
 func (f *firstTests) see(sj *requestKind, st *solve.State) (*attempt, *solve.State, error) {
-	a := &attempt{sj: sj, st: st}
-	t, err := f.testOf(sj, st)
-	if err != nil {
-		a.foreign = err.Error()
-		return a, nil, nil
+	a, o, err := f.ask(sj, st, true)
+	if err != nil || o == nil {
+		return a, nil, err
 	}
-	o, err := f.judge(t, st, true)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case o == nil:
-		a.foreign = "the request cannot be made"
-		return a, nil, nil
-	case !o.Allowed:
+	if !o.Allowed {
 		a.foreign, a.causes = o.Message, o.Causes
 		return a, nil, nil
 	}

@@ -82,11 +82,7 @@ func First(ctx context.Context, file string, o FirstOptions) (text []byte, err e
 		return nil, fmt.Errorf("starting a server to try requests with: %w", err)
 	}
 	defer w.Close()
-	_, failures, err := load(ctx, w, around)
-	if err == nil && len(failures) > 0 {
-		err = &worldError{failures}
-	}
-	if err != nil {
+	if _, err := load(ctx, w, around); err != nil {
 		return nil, err
 	}
 	var all, documents strings.Builder

@@ -94,6 +94,19 @@ func (f *foreign) read(line int, name string) []*manifests.Object {
 	return set.Objects
 }
 
+// readResources returns the objects of files that a suite names, and notes the labels of their namespaces.
+func (f *foreign) readResources(line int, names []string) (list []*manifests.Object) {
+	for _, name := range names {
+		list = append(list, f.read(line, name)...)
+	}
+	for _, o := range list {
+		if at(o.Content, "kind") == "Namespace" {
+			f.labels[at(o.Content, "metadata", "name")] = labelsOf(o.Content)
+		}
+	}
+	return list
+}
+
 // inForce returns a policy or binding in the current API version. Earlier versions have the same fields. Tools without
 // an API server still accept the first version, which is not served any more.
 func inForce(o *manifests.Object) *manifests.Object {

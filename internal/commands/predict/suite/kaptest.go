@@ -77,14 +77,7 @@ func (f *finder) kaptest(path string, data []byte, root *yamlv3.Node) bool {
 		}
 		k.objects = append(k.objects, k.read(root.Line, name)...)
 	}
-	for _, name := range doc.Resources {
-		k.resources = append(k.resources, k.read(root.Line, name)...)
-	}
-	for _, o := range k.resources {
-		if at(o.Content, "kind") == "Namespace" {
-			k.labels[at(o.Content, "metadata", "name")] = labelsOf(o.Content)
-		}
-	}
+	k.resources = k.readResources(root.Line, doc.Resources)
 	k.suites(root, "testSuites", "ValidatingAdmissionPolicy", doc.TestSuites)
 	k.suites(root, "vapTestSuites", "ValidatingAdmissionPolicy", doc.VAP)
 	k.suites(root, "mapTestSuites", "MutatingAdmissionPolicy", doc.MAP)
@@ -228,9 +221,7 @@ func (k *kaptester) test(kind, policy string, n int, test *kaptestTest, node *ya
 			failures = append(failures, Failure{line, "deniedMessage", *test.DeniedMessage, said})
 		}
 		if wanted != nil {
-			differences("expectObject", wanted, o.Object, func(path, want, got string) {
-				failures = append(failures, Failure{line, path, want, got})
-			})
+			failures = append(failures, unequal(line, "expectObject", wanted, o.Object)...)
 		}
 		return failures, ""
 	}

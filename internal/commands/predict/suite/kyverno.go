@@ -136,14 +136,7 @@ func (k *kyverno) surroundings() {
 		k.skip = more
 	}
 	line := func(field string) int { return member(k.root, field).Line }
-	for _, name := range k.doc.Resources {
-		k.resources = append(k.resources, k.read(line("resources"), name)...)
-	}
-	for _, o := range k.resources {
-		if at(o.Content, "kind") == "Namespace" {
-			k.labels[at(o.Content, "metadata", "name")] = labelsOf(o.Content)
-		}
-	}
+	k.resources = k.readResources(line("resources"), k.doc.Resources)
 	if k.Suite.engine != "" {
 		for _, name := range k.doc.Exceptions {
 			k.objects = append(k.objects, k.read(line("exceptions"), name)...)
@@ -375,9 +368,7 @@ func (k *kyverno) test(r *kyvernoResult, name, policy, kind string, node *yamlv3
 			failures = append(failures, Failure{line, "result", r.Result, strings.TrimSpace(got + " " + strings.Join(slices.Concat(v.violated, v.failed), "; "))})
 		}
 		if patched != nil && o.Object != nil {
-			differences("patchedResource", patched, o.Object, func(path, want, got string) {
-				failures = append(failures, Failure{line, path, want, got})
-			})
+			failures = append(failures, unequal(line, "patchedResource", patched, o.Object)...)
 		}
 		return failures, ""
 	}
@@ -403,9 +394,7 @@ func (k *kyverno) ruled(t *Test, r *kyvernoResult, o *Outcome, patched any) (fai
 		failures = append(failures, Failure{t.Line, "result", r.Result, got})
 	}
 	if patched != nil && o.Object != nil {
-		differences("patchedResource", patched, o.Object, func(path, want, got string) {
-			failures = append(failures, Failure{t.Line, path, want, got})
-		})
+		failures = append(failures, unequal(t.Line, "patchedResource", patched, o.Object)...)
 		// A change shows that the engine has the rule.
 		differences("", patched, t.request.object, func(_, _, _ string) { o.named = o.named || len(failures) == 0 })
 	}

@@ -244,6 +244,17 @@ func (r *runner) silent() {
 	}
 }
 
+// note adds notes to the report, each once.
+func (r *runner) note(notes ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, note := range notes {
+		if !slices.Contains(r.report.Notes, note) {
+			r.report.Notes = append(r.report.Notes, note)
+		}
+	}
+}
+
 // did counts a finished test.
 func (r *runner) did() {
 	r.mu.Lock()
@@ -370,10 +381,7 @@ func (r *runner) together(ctx context.Context, p *venue, set *worldSet, judged [
 	policies := p.split(set)
 	var notes []string
 	if err == nil {
-		var failures []report.Finding
-		if notes, failures, err = load(ctx, p.stage, set.Set); err == nil && len(failures) > 0 {
-			err = &worldError{failures}
-		}
+		notes, err = load(ctx, p.stage, set.Set)
 	}
 	notes = append(elsewhere, notes...)
 	if err == nil {
@@ -384,12 +392,8 @@ func (r *runner) together(ctx context.Context, p *venue, set *worldSet, judged [
 	}
 	r.mu.Lock()
 	r.report.Summary.WorldSeconds += time.Since(loading).Seconds()
-	for _, note := range notes {
-		if !slices.Contains(r.report.Notes, note) {
-			r.report.Notes = append(r.report.Notes, note)
-		}
-	}
 	r.mu.Unlock()
+	r.note(notes...)
 	if err != nil {
 		return broken(err)
 	}
@@ -416,8 +420,10 @@ func (r *runner) together(ctx context.Context, p *venue, set *worldSet, judged [
 	return r.mutate(ctx, p, set.Objects, judged)
 }
 
-// load stores the objects of a test environment in a stage. The failures are in the order of the files.
-func load(ctx context.Context, w *stage.Stage, set *manifests.Set) (notes []string, failures []report.Finding, err error) {
+// load stores the objects of a test environment in a stage. It returns a worldError if objects cannot be stored, with
+// findings in the order of the files.
+func load(ctx context.Context, w *stage.Stage, set *manifests.Set) (notes []string, err error) {
+	var failures []report.Finding
 	places := map[*unstructured.Unstructured]*manifests.Object{}
 	objects := make([]*unstructured.Unstructured, len(set.Objects))
 	for i, o := range set.Objects {
@@ -431,7 +437,7 @@ func load(ctx context.Context, w *stage.Stage, set *manifests.Set) (notes []stri
 	}
 	refused, notes, err := w.Load(ctx, metav1.FieldValidationStrict, objects)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for i := range refused {
 		r := &refused[i]
@@ -449,7 +455,10 @@ func load(ctx context.Context, w *stage.Stage, set *manifests.Set) (notes []stri
 	slices.SortStableFunc(failures, func(a, b report.Finding) int {
 		return cmp.Or(cmp.Compare(slices.Index(set.Files, a.File), slices.Index(set.Files, b.File)), cmp.Compare(a.Line, b.Line))
 	})
-	return append(w.Hardened(objects), notes...), failures, nil
+	if len(failures) > 0 {
+		err = &worldError{failures}
+	}
+	return append(w.Hardened(objects), notes...), err
 }
 
 // noWorld begins the error of tests whose test environment cannot be set up.

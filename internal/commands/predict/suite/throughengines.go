@@ -19,7 +19,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/engines"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
-	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
 
 // someone makes the requests of suites for Kyverno that name no user: Kyverno's policies may exempt administrators.
@@ -103,10 +102,7 @@ func (r *runner) alone(ctx context.Context, p *venue, s *Suite, judged []*Result
 		}
 	}
 	if err == nil {
-		var failures []report.Finding
-		if _, failures, err = load(ctx, p.stage, set.Set); err == nil && len(failures) > 0 {
-			err = &worldError{failures}
-		}
+		_, err = load(ctx, p.stage, set.Set)
 	}
 	if err != nil {
 		return cmp.Or(r.broken(ctx, judged, err), p.clear(ctx, left))
@@ -238,11 +234,7 @@ func (r *runner) through(recipe *engines.Recipe) {
 	if recipe.Note != "" {
 		note += ": " + recipe.Note
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !slices.Contains(r.report.Notes, note) {
-		r.report.Notes = append(r.report.Notes, note)
-	}
+	r.note(note)
 }
 
 // retry retries the request of a test after a pause.

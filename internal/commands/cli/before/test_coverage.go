@@ -2,7 +2,6 @@ package before
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -88,9 +87,7 @@ func (o *testOptions) writeCoverage(c *suite.Coverage) error {
 	case ".info":
 		err = c.LCOV(&b)
 	default:
-		encoder := json.NewEncoder(&b)
-		encoder.SetIndent("", "    ")
-		err = encoder.Encode(c)
+		err = command.PrintAs(&b, "json", c)
 	}
 	if err == nil {
 		err = files.ReplaceOutput(o.coverage, b.Bytes(), 0o644)

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -29,12 +28,7 @@ var changeClasses = map[Change]view.Class{NewlyRejected: view.Bad, NewlyAllowed:
 func (r *Report) Write(out io.Writer, format string, read bool) error {
 	switch format {
 	case "json":
-		data, err := json.MarshalIndent(r, "", "    ")
-		if err != nil {
-			return err
-		}
-		_, err = terminal.Exact(out).Write(append(data, '\n'))
-		return err
+		return (&report.Document{Data: r}).Write(terminal.Exact(out), format)
 	case "jsonl":
 		return r.View(false, read).Format(out, "text")
 	}

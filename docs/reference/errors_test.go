@@ -123,7 +123,6 @@ var elsewhere = map[string]string{
 	"internal/server/controllers/lazyinformer/stored.go": "the watches of the collector and of quotas get it inside the server, as from any API; no client does",
 	"internal/server/api/discovery/discovery.go":         "a version that is not served, as in any cluster",
 	"internal/server/api/customresources/storage.go":     "a watch of a custom resource that changes: clients watch again by themselves",
-	"internal/server/reporting/explain/explain.go":       "an explanation with wrong fields or without a user, as any object",
 	"internal/server/reporting/explain/planning.go":      "ends the explained request inside the server; no client gets it",
 	"internal/commands/predict/offline/files.go":         "gatehouse explain reads files; no server answers it",
 	"internal/commands/predict/offline/refused.go":       "gatehouse explain says what the server of a cluster would answer",

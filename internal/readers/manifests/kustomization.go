@@ -104,8 +104,9 @@ type about struct{ Kind, Name string }
 
 // fits reports whether a field of a selector matches a value.
 func fits(pattern, value string) bool {
-	if pattern == "" || pattern == value {
-		return true
+	// Most patterns are names, which need no compiling for each object.
+	if pattern == "" || pattern == value || regexp.QuoteMeta(pattern) == pattern {
+		return pattern == "" || pattern == value
 	}
 	whole, err := regexp.Compile("^(?:" + pattern + ")$")
 	return err == nil && whole.MatchString(value)

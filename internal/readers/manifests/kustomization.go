@@ -105,7 +105,7 @@ type about struct{ Kind, Name string }
 // fits reports whether a field of a selector matches a value.
 func fits(pattern, value string) bool {
 	// Most patterns are names, which need no compiling for each object.
-	if pattern == "" || pattern == value || regexp.QuoteMeta(pattern) == pattern {
+	if regexp.QuoteMeta(pattern) == pattern {
 		return pattern == "" || pattern == value
 	}
 	whole, err := regexp.Compile("^(?:" + pattern + ")$")

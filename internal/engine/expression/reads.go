@@ -58,6 +58,9 @@ func (r *reads) add(paths [][]string) {
 func (r *reads) visit(e ast.Expr, loops map[string][][]string) {
 	if tested := presence(e); r.values && tested != nil {
 		r.within(tested, loops)
+		if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.In {
+			r.visit(e.AsCall().Args()[0], loops)
+		}
 		return
 	}
 	if paths := r.resolve(e, loops); paths != nil && r.function == "" {
@@ -120,7 +123,7 @@ func presence(e ast.Expr) ast.Expr {
 	case ast.CallKind:
 		switch call := e.AsCall(); call.FunctionName() {
 		case operators.In:
-			if call.Args()[0].Kind() == ast.LiteralKind {
+			if key := call.Args()[0].Kind(); key == ast.LiteralKind || key == ast.IdentKind {
 				return call.Args()[1]
 			}
 		case "hasValue":

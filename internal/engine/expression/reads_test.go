@@ -11,6 +11,8 @@ func TestValuesLeaveRequiredFieldsOut(t *testing.T) {
 		"has(object.spec.replicas)": "",
 		"object.spec.containers.all(c, has(c.resources.limits) && has(c.resources.limits.memory) && c.image != 'a')": "object.spec.containers.*.image",
 		"object.spec.containers.all(c, 'memory' in c.resources.limits)":                                              "",
+		"object.spec.containers.all(c, ['memory'].all(l, l in c.resources.limits))":                                  "",
+		"object.spec.containers.all(c, c.name in c.resources.limits)":                                                "object.spec.containers.*.name object.spec.containers.*.resources.limits",
 		"object.spec.containers.all(c, c.?resources.?limits.?memory.hasValue())":                                     "",
 		"object.spec.containers.all(c, !has(c.resources.limits))":                                                    "object.spec.containers.*.resources.limits",
 		"has(object.spec.replicas) && object.spec.replicas < 3":                                                      "object.spec.replicas",

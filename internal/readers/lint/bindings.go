@@ -2,6 +2,7 @@ package lint
 
 import (
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/admissionregistration/v1"
 
@@ -57,6 +58,10 @@ var bindingWithoutPolicy = &Rule{
 			p.finds(where, "the binding %s names the %s %q, which does not exist", e, bound, e.Binding.PolicyName)
 		case len(p.Snapshot.Entries(bound)) == 0:
 			p.misses("%s %q, which a binding names, is in no file", bound, e.Binding.PolicyName)
+		case p.Kustomized && slices.ContainsFunc(p.Snapshot.Entries(bound), func(policy *snapshot.Entry) bool {
+			return strings.HasSuffix(e.Binding.PolicyName, policy.Configuration) || strings.HasPrefix(e.Binding.PolicyName, policy.Configuration)
+		}):
+			p.misses("%s %q, which a binding names: a kustomization may add to the name of a policy", bound, e.Binding.PolicyName)
 		default:
 			p.finds(where, "the binding %s names the %s %q; the files have other policies, and not this one", e, bound, e.Binding.PolicyName)
 		}

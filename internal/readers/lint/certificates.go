@@ -212,6 +212,20 @@ const baseNamespace = "system"
 // oldInjectCAFrom is the annotation of InjectCAFrom before v0.11 of cert-manager.
 const oldInjectCAFrom = "certmanager.k8s.io/inject-ca-from"
 
+// injectCAFromSecret names a Secret instead of a Certificate.
+const injectCAFromSecret = "cert-manager.io/inject-ca-from-secret"
+
+// needsBundle reports whether nothing but an old annotation would set the caBundle of an object's webhooks.
+func (p *pass) needsBundle(o Object) bool {
+	w := p.Written[o]
+	for field, set := range w.Fields {
+		if set && strings.HasSuffix(field, ".caBundle") {
+			return false
+		}
+	}
+	return !p.Managed && len(w.Fields) > 0 && w.Annotations[InjectCAFrom] == "" && w.Annotations[injectCAFromSecret] == ""
+}
+
 var caInjectionBroken = &Rule{
 	ID: "ca-injection-broken", Level: Error,
 	check: func(p *pass) {
@@ -220,7 +234,7 @@ var caInjectionBroken = &Rule{
 			where := place{o, []any{"metadata", "annotations", InjectCAFrom}}
 			namespace, name, ok := strings.Cut(from, "/")
 			switch {
-			case from == "" && p.Written[o].Annotations[oldInjectCAFrom] != "" && !p.Managed && len(p.Written[o].Fields) > 0:
+			case from == "" && p.Written[o].Annotations[oldInjectCAFrom] != "" && p.needsBundle(o):
 				p.findsCause(p.rule.Level, place{o, []any{"metadata", "annotations", oldInjectCAFrom}}, oldInjectCAFrom, o.String(), "cert-manager sets no caBundle in %s: since v0.11 it has not read the annotation %s; write %s", o, oldInjectCAFrom, InjectCAFrom)
 			case from == "" || p.Managed || len(p.Written[o].Fields) == 0:
 				// A patch of metadata, which has no webhooks, may be unused.

@@ -241,7 +241,11 @@ func (p *pass) oneNote(findings []Finding) []Finding {
 		f := &findings[i]
 		rank := slices.Index(noteOf, f.Rule)
 		if f.Rule == selfDeadlock || f.Rule == controlPlaneNotExempt {
-			rank, blocked[servers[of(f)]] = -len(noteOf), true
+			rank = -len(noteOf)
+			blocked[servers[of(f)]] = blocked[servers[of(f)]] || f.Level == Error
+		} else if f.Rule == singleReplica {
+			// A webhook that cannot be reached is the problem of both.
+			rank = 0
 		} else if rank < 0 {
 			continue
 		}

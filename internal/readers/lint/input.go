@@ -170,6 +170,8 @@ type Workload struct {
 	Pods corev1.PodTemplateSpec
 	// Replicas is the desired number of pods; -1 if it depends on the number of nodes.
 	Replicas int
+	// Recreated is whether a new pod starts after the old one has ended: there is never more than one.
+	Recreated bool
 }
 
 // Conversion is the conversion webhook of a custom resource.
@@ -233,6 +235,19 @@ func (w *Input) Count() (webhooks, policies, initializers int) {
 		}
 	}
 	return webhooks, policies, initializers
+}
+
+// Unchecked returns the number of webhooks, policies and initializers that a kustomization changes. Rules find nothing in
+// them.
+func (w *Input) Unchecked() (n int) {
+	for _, d := range registration.Sources() {
+		for _, e := range w.Snapshot.Entries(d.Source) {
+			if !d.Binds && w.Patched[objectOf(e.Entry)] != "" {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // Addresses returns the addresses of the webhooks, including conversion webhooks, each with its service, or nil

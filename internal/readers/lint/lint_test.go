@@ -11,8 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
 
-// Rules are complete and consistent. A test in internal/commands/predict/offline, where files are read,
-// checks that their examples fail and pass.
+// Rules are complete and consistent. TestExamplesOfRules checks that their examples fail and pass.
 func TestRulesAreComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Rules() {

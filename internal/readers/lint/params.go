@@ -2,12 +2,14 @@ package lint
 
 import (
 	"errors"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
@@ -108,8 +110,14 @@ var paramsPerNamespaceDeny = &Rule{
 		if policy == nil || policy.Entry.Policy.ParamKind == nil || !failsClosed(policy) {
 			return
 		}
+		// A namespace that is deleted takes no new objects anyway.
+		if !slices.ContainsFunc(policy.Rules, func(r registration.Rule) bool {
+			return slices.ContainsFunc(r.Operations, func(operation string) bool { return operation != "CREATE" && operation != "CONNECT" })
+		}) {
+			return
+		}
 		if namespaced, _, err := p.Params.Scope(p.ctx, *policy.Entry.Policy.ParamKind); err == nil && namespaced {
-			p.findsCause(p.rule.Level, at(e.Entry, "paramRef", "parameterNotFoundAction"), policy.String(), "the binding "+e.String(), "the binding %s rejects all writes in a namespace whose params are gone, also while the namespace is deleted", e)
+			p.findsCause(p.rule.Level, at(e.Entry, "paramRef", "parameterNotFoundAction"), policy.String(), "the binding "+e.String(), "the binding %s rejects all writes that its policy matches in a namespace whose params are gone, also while the namespace is deleted", e)
 		}
 	}),
 }

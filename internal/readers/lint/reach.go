@@ -41,6 +41,10 @@ var webhookOnCustomResource = &Rule{
 		if failsClosed(e) || mutates(e) || p.isAbout(e) {
 			return
 		}
+		// No rule of a definition can reject a deletion.
+		if slices.ContainsFunc(e.Rules, func(r registration.Rule) bool { return slices.Contains(r.Operations, "DELETE") }) {
+			return
+		}
 		var names []string
 		for i := range p.Resources {
 			r := &p.Resources[i]
@@ -53,7 +57,7 @@ var webhookOnCustomResource = &Rule{
 			}
 		}
 		if len(names) > 0 {
-			p.findsCause(Note, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s may be skipped, and beside it only the schemas validate %s: no definition of them has rules", e.Name, few(names))
+			p.findsCause(Note, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s may be skipped, and beside it only the schemas validate %s: their definitions have no x-kubernetes-validations", e.Name, few(names))
 		}
 	}),
 }
@@ -130,7 +134,10 @@ var unscoped = &Rule{
 		if !p.isAbout(e, networkingv1.GroupName) {
 			return
 		}
-		if names := p.namespacedIn(e); len(names) > 0 {
+		names := p.namespacedIn(e)
+		// Requests to subresources, such as evictions, are rare.
+		rare := !failsClosed(e) && !slices.ContainsFunc(names, func(name string) bool { return !strings.Contains(name, "/") })
+		if len(names) > 0 && !rare {
 			p.findsCause(p.rule.Level, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s is called for %s in every namespace", e.Name, few(names))
 		}
 	}),

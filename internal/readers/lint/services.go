@@ -27,10 +27,10 @@ var serviceMissing = &Rule{
 			c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s, which does not exist, and fails closed: the requests that it intercepts are rejected", c.what, name)
 		case !p.Partial:
 			c.finds(p, Warning, c.under(), name.String(), "%s calls service %s, which does not exist", c.what, name)
-		case name.Namespace == baseNamespace && p.Kustomized:
-			p.misses("service %s has the namespace of a base: a kustomization may set another (%s)", name, p.rule.ID)
 		case p.hasServices(name):
 			c.finds(p, Warning, c.under(), name.String(), "%s calls service %s; the files have other services of namespace %s, and not this one", c.what, name, name.Namespace)
+		case name.Namespace == baseNamespace && p.Kustomized:
+			p.misses("service %s has the namespace of a base: a kustomization may set another (%s)", name, p.rule.ID)
 		case p.elsewhere(name) != "":
 			c.finds(p, Warning, c.under(), name.String(), "%s calls service %s; the files have a service of that name in namespace %s, and none in %s", c.what, name, p.elsewhere(name), name.Namespace)
 		default:
@@ -169,14 +169,19 @@ var singleReplica = &Rule{
 		if !inside || !c.closed || c.own {
 			return
 		}
-		total, nodes := 0, false
+		total, nodes, single := 0, false, false
 		behind := p.behind(name)
 		for _, w := range behind {
 			total += max(w.Replicas, 0)
 			nodes = nodes || w.Replicas < 0
+			single = single || w.Recreated
 		}
 		if len(behind) > 0 && !nodes && total < 2 {
-			c.finds(p, p.rule.Level, c.under(), name.String(), "%s fails closed, and service %s has %d replica behind it (%s)", c.what, name, total, behind[0].Object)
+			level := p.rule.Level
+			if single {
+				level = Note
+			}
+			c.finds(p, level, c.under(), name.String(), "%s fails closed, and service %s has %d replica behind it (%s)", c.what, name, total, behind[0].Object)
 		}
 	}),
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-openapi/jsonpointer"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/aliases"
@@ -80,7 +81,7 @@ func (r *reader) kustomization(path string) {
 	}
 	for _, one := range content.Replicas {
 		for _, kind := range []string{"Deployment", "StatefulSet"} {
-			r.set.Patched = append(r.set.Patched, Patch{Kustomization: path, Replicas: one.Count, about: about{kind, one.Name}})
+			r.set.Patched = append(r.set.Patched, Patch{Kustomization: path, Replicas: one.Count, about: about{Kind: kind, Name: one.Name}})
 		}
 	}
 	if len(content.CommonAnnotations) > 0 {
@@ -99,8 +100,25 @@ type patch struct {
 	Target      *about
 }
 
-// about selects the objects of a patch. An empty field matches any object; others are regular expressions.
-type about struct{ Kind, Name string }
+// about selects the objects of a patch. An empty field matches any object; others are regular expressions, or label
+// selectors.
+type about struct {
+	Group, Version, Kind, Name, Namespace string
+	LabelSelector, AnnotationSelector     string
+}
+
+// selects reports whether the selector matches an object. A kustomization may add a prefix to the object's name.
+func (a *about) selects(u *unstructured.Unstructured) bool {
+	kind := u.GroupVersionKind()
+	return fits(a.Group, kind.Group) && fits(a.Version, kind.Version) && fits(a.Kind, kind.Kind) && fits(a.Namespace, u.GetNamespace()) &&
+		(fits(a.Name, u.GetName()) || strings.HasSuffix(a.Name, u.GetName())) && chosen(a.LabelSelector, u.GetLabels()) && chosen(a.AnnotationSelector, u.GetAnnotations())
+}
+
+// chosen reports whether a selector, which may be empty, matches labels or annotations.
+func chosen(selector string, set labels.Set) bool {
+	parsed, err := labels.Parse(selector)
+	return err == nil && parsed.Matches(set)
+}
 
 // fits reports whether a field of a selector matches a value.
 func fits(pattern, value string) bool {
@@ -125,10 +143,9 @@ type Patch struct {
 	files map[string]bool
 }
 
-// Changes reports whether the patch changes an object. The kustomization may add a prefix to the object's name.
+// Changes reports whether the patch changes an object.
 func (p *Patch) Changes(o *Object) bool {
-	kind, _ := o.Content["kind"].(string)
-	return p.files[filepath.Clean(o.File)] && fits(p.Kind, kind) && (fits(p.Name, o.Name()) || strings.HasSuffix(p.Name, o.Name()))
+	return p.files[filepath.Clean(o.File)] && p.selects(o.Unstructured())
 }
 
 // builtOn returns the files that the kustomization of a directory builds on, directly and through other

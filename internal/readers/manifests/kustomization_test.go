@@ -28,14 +28,17 @@ func TestPatchesChangeObjects(t *testing.T) {
 		{"operations on annotations", "resources: [../base]\npatches: [{path: p.yaml, target: {kind: Hook}}]\n", "[{op: add, path: /metadata/annotations, value: {b: c}}]\n", false},
 		{"an operation on an annotation", "resources: [../base]\npatches: [{path: p.yaml, target: {kind: Hook, name: a}}]\n", "[{op: replace, path: /metadata/name, value: x}, {op: add, path: /metadata/annotations/b, value: c}]\n", false},
 		{"a target with a regular expression", "resources: [../base]\npatches: [{path: p.yaml, target: {kind: Ho.*, name: a|z}}]\n", "[{op: add, path: /spec/a, value: 1}]\n", true},
-		{"a target without a kind", "resources: [../base]\npatches: [{path: p.yaml, target: {labelSelector: x=y}}]\n", "[{op: add, path: /spec/a, value: 1}]\n", true},
+		{"a target by label", "resources: [../base]\npatches: [{path: p.yaml, target: {labelSelector: x=one}}]\n", "[{op: add, path: /spec/a, value: 1}]\n", true},
+		{"a target with another label", "resources: [../base]\npatches: [{path: p.yaml, target: {kind: Hook, labelSelector: x=two}}]\n", "[{op: add, path: /spec/a, value: 1}]\n", false},
+		{"a target of another version", "resources: [../base]\npatches: [{path: p.yaml, target: {version: v2}}]\n", "[{op: add, path: /spec/a, value: 1}]\n", false},
+		{"a replacement in another namespace", "resources: [../base]\nreplacements: [{targets: [{select: {namespace: x}}]}]\n", "", false},
 		{"annotations of all objects", "resources: [../base]\ncommonAnnotations: {b: c}\n", "# b: {b: c}\n", false},
 		{"a patch of another object", "resources: [../base]\npatches: [{path: p.yaml}]\n", "kind: Hook\nmetadata: {name: b}\nspec: {}\n", false},
 		{"another base", "resources: [../other]\npatches: [{path: p.yaml}]\n", "kind: Hook\nmetadata: {name: a}\nspec: {}\n", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			set := readFiles(t, map[string]string{
-				"base/kustomization.yaml": base, "base/hook.yaml": "apiVersion: v1\nkind: Hook\nmetadata: {name: a}\n",
+				"base/kustomization.yaml": base, "base/hook.yaml": "apiVersion: v1\nkind: Hook\nmetadata: {name: a, labels: {x: one}}\n",
 				"over/kustomization.yaml": tc.kustomization, "over/p.yaml": tc.more,
 			}, &manifests.Ignore{})
 			var hook *manifests.Object

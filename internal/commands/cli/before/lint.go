@@ -390,7 +390,11 @@ func manifestDirectories(file string) (list []string, err error) {
 // subject counts the webhooks, policies and initializers.
 func subject(w *lint.Input) string {
 	webhooks, policies, initializers := w.Count()
-	return fmt.Sprintf("%s, %s and %s", report.Count(webhooks, "webhook"), report.Count(policies, "policy"), report.Count(initializers, "initializer"))
+	text := fmt.Sprintf("%s, %s and %s", report.Count(webhooks, "webhook"), report.Count(policies, "policy"), report.Count(initializers, "initializer"))
+	if n := w.Unchecked(); n > 0 {
+		text += fmt.Sprintf(" (%d of them unchecked: a kustomization changes them)", n)
+	}
+	return text
 }
 
 // ruleNames returns the IDs of the rules of lint.

@@ -1,8 +1,10 @@
 package offline
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -290,18 +292,29 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 		return fmt.Errorf("%s: %s %q is at %s, too", d.At(), u.GetKind(), u.GetName(), other.At())
 	}
 	if skipped != nil {
+		if isPatch(u) {
+			*skipped = append(*skipped, fmt.Sprintf("%s: %s %q is a patch: its webhooks have no clientConfig", d.At(), u.GetKind(), u.GetName()))
+			return nil
+		}
 		written := writtenOf(u)
 		written.APIVersion, written.Fields = u.GetAPIVersion(), fieldsOf(u)
 		rendered := true
-		if p.err != nil || len(p.errs) > 0 || dummies(u) {
-			replaced, places := placeholders(u)
-			for _, at := range places {
-				rendered = rendered && strings.HasSuffix(at, ".caBundle")
-				*skipped = append(*skipped, fmt.Sprintf("%s: %s of %s %q is a placeholder", d.At(), at, u.GetKind(), u.GetName()))
+		sound := func() bool { return p.err == nil && len(p.errs) == 0 }
+		if !sound() || dummies(u) {
+			var places []string
+			// Placeholders of other fields than caBundle may be values that an API server takes.
+			for _, field := range []string{".caBundle", ""} {
+				replaced, found := placeholders(u, field)
+				if len(found) == 0 {
+					continue
+				}
+				p, places, rendered = &parsed{}, found, field != ""
+				if p.object, p.errs, p.err = parse(replaced); sound() {
+					break
+				}
 			}
-			if len(places) > 0 {
-				p = &parsed{}
-				p.object, p.errs, p.err = parse(replaced)
+			for _, at := range places {
+				*skipped = append(*skipped, fmt.Sprintf("%s: %s of %s %q is a placeholder", d.At(), at, u.GetKind(), u.GetName()))
 			}
 		}
 		for _, e := range p.errs {
@@ -330,6 +343,15 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 	return nil
 }
 
+// isPatch reports whether a registration is a patch of one: no webhook has a field that it needs beside its name.
+func isPatch(u *unstructured.Unstructured) bool {
+	webhooks, _ := u.Object["webhooks"].([]any)
+	return len(webhooks) > 0 && !slices.ContainsFunc(webhooks, func(one any) bool {
+		webhook, _ := one.(map[string]any)
+		return webhook["clientConfig"] != nil || webhook["admissionReviewVersions"] != nil || webhook["sideEffects"] != nil || webhook["rules"] != nil
+	})
+}
+
 // illegible describes why a registration cannot be read: the field with a value of another type, such as a name of n,
 // which is a boolean in YAML 1.1, or else err.
 func illegible(u *unstructured.Unstructured, err error) lint.Invalid {
@@ -346,7 +368,16 @@ func illegible(u *unstructured.Unstructured, err error) lint.Invalid {
 	if wrong.Type.Kind() == reflect.String {
 		message += ": put it in quotes"
 	}
-	return lint.Invalid{Field: wrong.Field, Message: message}
+	// The field has no indices, so that its place ends at the first list.
+	var place []string
+	at, inside := u.Object, true
+	for part := range strings.SplitSeq(wrong.Field, ".") {
+		if inside {
+			place = append(place, part)
+			at, inside = at[part].(map[string]any)
+		}
+	}
+	return lint.Invalid{Field: strings.Join(place, "."), Message: message}
 }
 
 // unknownFields returns the fields that the kind of a registration of Kubernetes does not have, with suggestions.
@@ -422,11 +453,18 @@ func fieldsOf(u *unstructured.Unstructured) map[string]bool {
 // placeholder matches the parts of a value that a script, kustomize or a template replaces.
 var placeholder = regexp.MustCompile(`<[A-Za-z][\w. -]*>|\$\([^()]*\)|\$\{[\w.:-]+\}|\{\{[^{}]*\}\}`)
 
-// dummy matches a caBundle for a script to replace, which can be valid base64.
-var dummy = regexp.MustCompile(`(?i)^[$%@_{\[.]|ca|cert|bundle|pem|base64|change|replace|inject|insert|tbd|placeholder|dummy|your|^x+`)
+// dummy matches a caBundle for a script to replace, which can be valid base64: words, and no name of a file.
+var dummy = regexp.MustCompile(`(?i)^([$%@_{\[.(]+[\w -]+[\]})%@_]*|[\w -]*(ca|cert|bundle|pem|base64|change|replace|inject|insert|tbd|placeholder|dummy|your)[\w -]*|x+)$`)
 
-// isDummy reports whether a caBundle is too short for a certificate, and a word.
-func isDummy(text string) bool { return len(text) < 100 && dummy.MatchString(text) }
+// isDummy reports whether a caBundle is too short for a certificate, and words or, as in the files of kubebuilder, an
+// encoded line break.
+func isDummy(text string) bool {
+	if len(text) >= 100 {
+		return false
+	}
+	data, err := base64.StdEncoding.DecodeString(text)
+	return dummy.MatchString(text) || err == nil && text != "" && len(bytes.TrimSpace(data)) == 0
+}
 
 // dummies reports whether a webhook has such a caBundle.
 func dummies(u *unstructured.Unstructured) bool {
@@ -439,8 +477,9 @@ func dummies(u *unstructured.Unstructured) bool {
 	})
 }
 
-// placeholders returns an object with a valid value instead of each placeholder, and the paths of the placeholders.
-func placeholders(u *unstructured.Unstructured) (replaced *unstructured.Unstructured, places []string) {
+// placeholders returns an object with a valid value instead of each placeholder in fields whose path ends as given, and
+// the paths of the placeholders.
+func placeholders(u *unstructured.Unstructured, end string) (replaced *unstructured.Unstructured, places []string) {
 	replaced = u.DeepCopy()
 	var visit func(at string, value any) any
 	visit = func(at string, value any) any {
@@ -455,7 +494,7 @@ func placeholders(u *unstructured.Unstructured) (replaced *unstructured.Unstruct
 			}
 		case string:
 			bundle := strings.HasSuffix(at, ".caBundle")
-			if strings.HasSuffix(strings.ToLower(at), "expression") || !placeholder.MatchString(value) && !(bundle && isDummy(value)) {
+			if !strings.HasSuffix(at, end) || strings.HasSuffix(strings.ToLower(at), "expression") || !placeholder.MatchString(value) && !(bundle && isDummy(value)) {
 				return value
 			}
 			places = append(places, at)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -474,7 +475,8 @@ func (s *survey) workload(u *unstructured.Unstructured, object lint.Object) {
 	if !into(u, &d) || d.Spec.Selector == nil {
 		return
 	}
-	one := lint.Workload{Object: object, Anywhere: u.GetNamespace() == "", Pods: d.Spec.Template, Replicas: 1}
+	strategy, _, _ := unstructured.NestedString(u.Object, "spec", "strategy", "type")
+	one := lint.Workload{Object: object, Anywhere: u.GetNamespace() == "", Pods: d.Spec.Template, Replicas: 1, Recreated: strategy == string(appsv1.RecreateDeploymentStrategyType)}
 	switch {
 	case object.Kind == "DaemonSet":
 		one.Replicas = -1

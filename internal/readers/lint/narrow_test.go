@@ -1,4 +1,4 @@
-package offline_test
+package lint_test
 
 import (
 	"fmt"
@@ -140,10 +140,14 @@ func TestNarrowRules(t *testing.T) {
 		{"one replica for volume attachments", map[string]string{"a.yaml": hook(`{apiGroups: [storage.k8s.io], apiVersions: [v1], operations: [CREATE], resources: [storageclasses, volumeattachments]}`, "") + server}, []string{"single-replica"}, nil, "", nil},
 		{"replicas of a patch", scaled("patches: [{patch: '{apiVersion: apps/v1, kind: Deployment, metadata: {name: w}, spec: {replicas: 3}}'}]\n"), nil, []string{"single-replica"}, "", nil},
 		{"replicas of an operation", scaled("patches: [{target: {kind: Deployment}, patch: '[{op: replace, path: /spec/replicas, value: 2}]'}]\n"), nil, []string{"single-replica"}, "", nil},
+		{"replicas of a patch for objects with a label", scaled("patches: [{target: {labelSelector: app=other}, patch: '[{op: replace, path: /spec/replicas, value: 2}]'}]\n"), []string{"single-replica"}, nil, "", nil},
+		{"replicas of a patch for objects of a namespace", scaled("patches: [{target: {namespace: other}, patch: '[{op: replace, path: /spec/replicas, value: 2}]'}]\n"), []string{"single-replica"}, nil, "", nil},
+		{"replicas of a patch for the objects of a group", scaled("patches: [{target: {group: apps, version: v1}, patch: '[{op: replace, path: /spec/replicas, value: 2}]'}]\n"), nil, []string{"single-replica"}, "", nil},
 		{"replicas of a kustomization", scaled("replicas: [{name: w, count: 2}]\n"), nil, []string{"single-replica"}, "", nil},
 		{"replicas of another workload", scaled("replicas: [{name: v, count: 2}]\n"), []string{"single-replica"}, nil, "", nil},
 		{"another flavour with one replica", map[string]string{"a/a.yaml": hook(core, aside) + strings.Replace(server, "replicas: 1", "replicas: 3", 1), "b/b.yaml": deployment("namespace: w, name: w")}, nil, []string{"single-replica"}, "", nil},
 		{"a pod on each node", map[string]string{"a.yaml": hook(core, aside) + strings.Replace(set, "  replicas: 1\n", "", 1)}, nil, []string{"single-replica"}, "", nil},
+		{"one replica beside the note of another webhook", map[string]string{"a.yaml": hook(core, "  failurePolicy: Ignore\n"), "b.yaml": webhook("Validating", "v1", "b", "w", core, aside) + server}, []string{"single-replica"}, nil, "", nil},
 		{"one replica beside an error", map[string]string{"a.yaml": hook(core, "") + server}, []string{"self-deadlock"}, []string{"single-replica"}, "", nil},
 
 		{"a misspelled field", map[string]string{"a.yaml": hook(core, strings.Replace(aside, "Selector", "Selecter", 1))}, []string{"error unknown-field"}, nil, "", nil},
@@ -169,8 +173,10 @@ func TestNarrowRules(t *testing.T) {
 		{"an annotation of another patch", map[string]string{"base/a.yaml": hook(workloads, optIn) + server + noRights, "base/kustomization.yaml": "resources: [a.yaml]\n",
 			"over/kustomization.yaml": "resources: [../base]\npatches: [{target: {kind: Deployment}, patch: '[{op: add, path: /metadata/annotations/cert-manager.io~1inject-ca-from, value: w/serving}]'}]\n"}, []string{"ca-bundle-missing"}, nil, "", nil},
 		{"the annotation of an old cert-manager", map[string]string{"a.yaml": marked("annotations: {certmanager.k8s.io/inject-ca-from: w/serving}", hook(core, aside))}, []string{"error ca-injection-broken"}, nil, "", nil},
+		{"an old annotation beside that of a Secret", map[string]string{"a.yaml": marked("annotations: {certmanager.k8s.io/inject-ca-from: w/serving, cert-manager.io/inject-ca-from-secret: w/serving}", hook(core, aside))}, nil, []string{"ca-injection-broken"}, "", nil},
 		{"both annotations", map[string]string{"a.yaml": marked("annotations: {certmanager.k8s.io/inject-ca-from: w/serving, cert-manager.io/inject-ca-from: w/serving}", hook(core, aside))}, nil, []string{"ca-injection-broken"}, "", nil},
 		{"the service of a base", map[string]string{"kustomization.yaml": "namespace: w\nresources: [a.yaml]\n", "a.yaml": webhook("Validating", "v1", "a", "system", workloads, optIn) + server}, nil, []string{"service-missing"}, "namespace of a base", nil},
+		{"the wrong name of a service of a base", map[string]string{"kustomization.yaml": "namespace: w\nresources: [a.yaml]\n", "a.yaml": webhook("Validating", "v1", "a", "system", workloads, optIn) + service("namespace: system, name: other")}, []string{"service-missing"}, nil, "", nil},
 		{"one replica beside an error of another configuration", map[string]string{"a.yaml": hook(core, "") + strings.Replace(hook(core, aside), "name: a}", "name: b}", 1) + server}, []string{"self-deadlock"}, []string{"single-replica"}, "", nil},
 		{"an object in any namespace beside another one", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "w", things, "") + definition + strings.Replace(thing("x"), ", namespace: x", "", 1)}, []string{"delete-own-kind"}, nil, "", nil},
 		{"metadata of a kind in no file", map[string]string{"a.yaml": hook(strings.Replace(things, "DELETE", "CREATE", 1), "  matchConditions: [{name: marked, expression: \"'a' in object.metadata.annotations\"}]\n")}, []string{"warning missing-key"}, nil, "", nil},
@@ -179,6 +185,16 @@ func TestNarrowRules(t *testing.T) {
 		{"the DELETE of pods beside CREATE", map[string]string{"a.yaml": hook(strings.Replace(core, "CREATE", "CREATE, DELETE", 1), aside)}, nil, []string{"subresource-forgotten"}, "", nil},
 		{"the DELETE of pods, and evictions", map[string]string{"a.yaml": hook(strings.Replace(core, "CREATE", "DELETE", 1)+`, {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/eviction]}`, aside)}, nil, []string{"subresource-forgotten"}, "", nil},
 		{"the DELETE of pods, which may pass", map[string]string{"a.yaml": hook(strings.Replace(core, "CREATE", "DELETE", 1), aside+"  failurePolicy: Ignore\n")}, nil, []string{"subresource-forgotten"}, "", nil},
+		{"the name of a file", map[string]string{"a.yaml": bundle("/certs/ca.crt", hook(core, ""))}, []string{"error invalid"}, nil, "", nil},
+		{"a placeholder for the namespace of a service", map[string]string{"a.yaml": bundle("${CA}", webhook("Validating", "v1", "a", `"${NAMESPACE}"`, strings.Replace(core, "pods", "podz", 1), ""))}, []string{"rule-never-matches"}, []string{"invalid"}, "service ${NAMESPACE}/w", nil},
+		{"a patch in no kustomization", map[string]string{"a.yaml": "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: a}\nwebhooks:\n- name: a.example.com\n" + optIn}, nil, []string{"invalid"}, "is a patch", nil},
+		{"a policy whose name a kustomization changes", map[string]string{"kustomization.yaml": "namePrefix: my-\nresources: [a.yaml]\n", "a.yaml": strings.Replace(validates(core, "object.metadata.name != 'x'"), "policyName: a", "policyName: my-a", 1)}, nil, []string{"binding-without-policy"}, "my-a", nil},
+		{"evictions that may pass", map[string]string{"a.yaml": hook(strings.Replace(core, "pods", "pods/eviction", 1), "  failurePolicy: Ignore\n")}, nil, []string{"unscoped"}, "", nil},
+		{"deletions of custom resources that may pass", map[string]string{"a.yaml": hook(strings.Replace(things, "DELETE", "CREATE, DELETE", 1), "  failurePolicy: Ignore\n") + definition}, nil, []string{"webhook-on-custom-resource"}, "", nil},
+		{"custom resources that may pass", map[string]string{"a.yaml": hook(strings.Replace(things, "DELETE", "CREATE", 1), "  failurePolicy: Ignore\n") + definition}, []string{"webhook-on-custom-resource"}, nil, "", nil},
+		{"one replica of a mutating webhook", map[string]string{"a.yaml": mutating(core, aside) + server}, []string{"warning single-replica"}, []string{"mutating-fails-closed"}, "", nil},
+		{"one replica that is never two", map[string]string{"a.yaml": hook(core, aside) + strings.Replace(server, "  replicas: 1\n", "  replicas: 1\n  strategy: {type: Recreate}\n", 1)}, []string{"note single-replica"}, []string{"warning single-replica"}, "", nil},
+		{"an encoded line break as a placeholder", map[string]string{"a.yaml": bundle("Cg==", hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid", "ca-bundle-invalid", "ca-bundle-missing"}, "caBundle", nil},
 		{"a word as a placeholder", map[string]string{"a.yaml": bundle("changeme", hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid", "ca-bundle-invalid", "ca-bundle-missing"}, "caBundle", nil},
 
 		{"a resource that is not served", map[string]string{"a.yaml": hook(strings.Replace(workloads, "deployments", "deployment", 1), "  failurePolicy: Ignore\n")}, []string{"rule-never-matches"}, []string{"unscoped"}, "", nil},
@@ -226,11 +242,12 @@ func TestEqualFindingsOfVariants(t *testing.T) {
 // A value of another type is reported with its field, and not as a fault of the whole object.
 func TestAValueOfAnotherTypeNamesItsField(t *testing.T) {
 	for text, want := range map[string]string{
-		"{name: a, selfLink: y}":                    "metadata.selfLink has a value of type bool, and takes a string: put it in quotes",
-		"{name: a, annotations: {owner: 3}}":        "metadata.annotations has a value of type number, and takes a string: put it in quotes",
-		"{name: a, finalizers: {example.com/f: x}}": "metadata.finalizers has a value of type object, and takes a []string",
+		"{name: a, selfLink: y}":                               "metadata.selfLink has a value of type bool, and takes a string: put it in quotes",
+		"{name: a, annotations: {owner: 3}}":                   "metadata.annotations has a value of type number, and takes a string: put it in quotes",
+		"{name: a, finalizers: {example.com/f: x}}":            "metadata.finalizers has a value of type object, and takes a []string",
+		"{name: a}\nspec: {validations: [{expression: true}]}": "spec.validations.expression has a value of type bool, and takes a string: put it in quotes",
 	} {
-		report, _ := lintTree(t, map[string]string{"a.yaml": "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: " + text + "\nspec: {}\n"}, nil)
+		report, _ := lintTree(t, map[string]string{"a.yaml": "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: " + text + "\n"}, nil)
 		if found := of(report, "invalid"); len(found) != 1 || !strings.Contains(found[0].Message, want) {
 			t.Errorf("%s: found %v, want %q", text, found, want)
 		}

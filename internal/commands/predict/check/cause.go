@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
@@ -15,6 +13,8 @@ import (
 // answer is the server's response with the causes found in the trace of the request.
 type answer struct {
 	*stage.Answer
+	// judged is whether admission of the request began: the server may refuse the user before.
+	judged bool
 	// denials are the reasons why admission denied the object.
 	denials []denial
 	// warned are acts of policies that may have caused the warnings.
@@ -36,7 +36,7 @@ func (r *run) read(a *stage.Answer) *answer {
 	}
 	t := a.Trace
 	a.Trace = nil
-	out := &answer{Answer: a}
+	out := &answer{Answer: a, judged: t != nil && t.Judged()}
 	if t == nil || a.OK() && len(a.Warnings) == 0 && !r.Diff {
 		return out
 	}
@@ -93,8 +93,8 @@ func (a *answer) warningCause(text string) report.Cause {
 }
 
 // deniedRule returns the rule of a denial. A missing namespace has a rule of its own.
-func deniedRule(s *metav1.Status, d *denial) string {
-	if base := ruleOf(s); base == ruleNamespace {
+func deniedRule(a *answer, d *denial) string {
+	if base := a.rule(); base == ruleNamespace {
 		return base
 	}
 	return d.Description(ruleDenied)

@@ -15,7 +15,7 @@ func (t *task) rejectLater() {
 		return
 	}
 	said := ""
-	if t.answer.OK() || ruleOf(t.answer.Status) != ruleUnknownField {
+	if t.answer.OK() || t.answer.rule() != ruleUnknownField {
 		t.lenient = t.answer
 	} else if _, others, ok := strings.Cut(t.answer.Status.Message, stage.StrictDecoding+": "); ok {
 		said = others

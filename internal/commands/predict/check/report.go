@@ -297,12 +297,12 @@ func (r *Report) judged(t *task) {
 	if len(a.denials) > 0 {
 		for i := range a.denials {
 			d := &a.denials[i]
-			r.addFindingWithCause(t, report.Error, deniedRule(s, d), "", d.message, d.Cause)
+			r.addFindingWithCause(t, report.Error, deniedRule(a, d), "", d.message, d.Cause)
 		}
 		t.result.Cause = a.denials[0].Cause
 		return
 	}
-	rule, unread := ruleOf(s), false
+	rule, unread := a.rule(), false
 	for _, f := range stage.Faults(s, t.object.Content) {
 		unread = unread || f.Unread
 		if f.Unread && slices.Contains(t.later, f.Field) {
@@ -321,14 +321,15 @@ func (r *Report) judged(t *task) {
 	}
 }
 
-// ruleOf returns the rule of a rejection.
-func ruleOf(s *metav1.Status) string {
+// rule returns the rule of a rejection. Only the message tells which requests have unknown fields.
+func (a *answer) rule() string {
+	s := a.Status
 	switch {
 	case strings.Contains(s.Message, stage.StrictDecoding):
 		return ruleUnknownField
 	case s.Reason == metav1.StatusReasonInvalid || s.Reason == metav1.StatusReasonBadRequest:
 		return ruleInvalid
-	case s.Reason == metav1.StatusReasonForbidden && strings.Contains(s.Message, ` is forbidden: User "`):
+	case s.Reason == metav1.StatusReasonForbidden && !a.judged:
 		return ruleForbidden
 	case s.Reason == metav1.StatusReasonForbidden:
 		return ruleDenied

@@ -288,7 +288,7 @@ func (r *run) applyObject(ctx context.Context, t *task, variants []*task) error 
 		// The object is not needed any more.
 		defer func() { t.answer.Body = nil }()
 	}
-	if !a.OK() && ruleOf(a.Status) == ruleUnknownField {
+	if !a.OK() && t.answer.rule() == ruleUnknownField {
 		// One mistake would hide the others.
 		again := *t
 		again.dryRun, again.ignoresFields = true, true

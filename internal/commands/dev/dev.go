@@ -122,6 +122,8 @@ type session struct {
 	placing, placingTmp bool
 	// gone receives the programs whose process has ended.
 	gone chan ended
+	// handedOut reports whether the session made the file of --kubeconfig-out.
+	handedOut bool
 	// content are the ConfigMaps and Secrets of the programs' namespaces.
 	content content
 	// said are the messages that were reported once, and forbiddens is the number of missing rights; saying guards both.
@@ -200,7 +202,11 @@ func Run(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		defer os.Remove(kubeconfig)
+		defer func() {
+			if s.handedOut {
+				os.Remove(kubeconfig)
+			}
+		}()
 		paths = append(paths, kubeconfig)
 	}
 	if s.guard, err = newGuard(o.Terminal, paths...); err != nil {
@@ -306,6 +312,7 @@ func (s *session) run(ctx context.Context) error {
 		if err := copyNew(s.KubeconfigOut, at.Kubeconfig); err != nil {
 			return fmt.Errorf("--kubeconfig-out: %w", err)
 		}
+		s.handedOut = true
 	}
 	if err := s.load(ctx); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 // errEnded is the error of a program that ended before it listened.
 var errEnded = errors.New("the program ended before it listened")
 
-// errInterrupted is the error of a wait that the user interrupted.
-var errInterrupted = errors.New("the user wants something else")
+// errInterrupted is the error of a wait that the user interrupted, or of a build that another one replaces.
+var errInterrupted = errors.New("interrupted by the user or a change")
 
 // handshakeError is the timeout of a wait for a program that accepts connections, but completes no TLS handshake.
 type handshakeError struct{ cause error }

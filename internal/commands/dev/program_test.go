@@ -375,7 +375,7 @@ func TestTheServerOfAnotherPodIsLeftOut(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_PORT_HTTPS", "443")
 	s, _ := programsOf(t, Options{Command: []string{"/bin/true"}}, hook("service: {namespace: shop, name: hook}")+deployed)
 	for _, v := range s.programs[0].env {
-		if strings.HasPrefix(v, "KUBERNETES_") {
+		if strings.HasPrefix(v, inCluster) {
 			t.Errorf("the program has $%s", v)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -28,6 +29,8 @@ type recipe struct {
 	// base is run before fill.
 	base, run []string
 	built     int
+	// ended is the number of builds in a row that ended because another one would follow.
+	ended int
 	// dir is the working directory; empty for the directory of this process.
 	dir string
 }
@@ -63,15 +66,22 @@ func newRecipe(command []string, build string) (*recipe, error) {
 	if at >= len(command) {
 		return nil, errors.New("go run: name the package")
 	}
-	r.build, r.pkg, r.given = slices.Concat([]string{command[0], "build"}, command[2:at], asRun(command[2:at])), command[at:end], command[:end]
+	r.build, r.pkg, r.given = slices.Concat([]string{command[0], "build"}, command[2:at], asRun(command[0], command[2:at])), command[at:end], command[:end]
 	r.base, r.run = command[end:], command[end:]
 	return r, nil
 }
 
-// asRun returns the flags by which 'go build' builds as 'go run' does with given flags: without debug information, which is a
-// large part of a link, and without the state of the repository.
-func asRun(given []string) (flags []string) {
-	given = slices.Concat(strings.Fields(os.Getenv("GOFLAGS")), given)
+// asRun returns flags for 'go build' beside the given ones: without debug information, which is a large part of a link, and
+// without the state of the repository. Flags of the user's GOFLAGS are kept.
+func asRun(program string, given []string) (flags []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	// The variable may be in the file of 'go env -w'.
+	set, err := exec.CommandContext(ctx, program, "env", "GOFLAGS").Output()
+	if err != nil {
+		set = []byte(os.Getenv("GOFLAGS"))
+	}
+	given = slices.Concat(strings.Fields(string(set)), given)
 	for _, flag := range []string{"-buildvcs=false", "-ldflags=-s -w"} {
 		name, _ := flagName(flag)
 		if !slices.ContainsFunc(given, func(word string) bool {
@@ -98,6 +108,10 @@ func (r *recipe) fill(values map[string]string, arguments []string) []string {
 	r.run = append(r.run, arguments...)
 	return r.run
 }
+
+// mostEnded bounds the builds in a row that end because another one would follow, so that files that change all the time
+// do not prevent every build.
+const mostEnded = 3
 
 // errBuild is the error of a failed build; the output of the build has the reason.
 var errBuild = errors.New("the build failed")
@@ -128,12 +142,13 @@ func (r *recipe) make(ctx context.Context, g *guard, env []string, dir string, o
 		select {
 		case <-p.Gone:
 			p.Stop(0)
-			building = false
+			building, r.ended = false, 0
 		case <-ctx.Done():
 			p.Stop(time.Second)
 			return nil, context.Cause(ctx)
 		case <-tick.C:
-			if r.pkg != nil && interrupted() {
+			if r.pkg != nil && r.ended < mostEnded && interrupted() {
+				r.ended++
 				p.Stop(time.Second)
 				return nil, errInterrupted
 			}

@@ -22,6 +22,16 @@ import (
 
 // 'go run' is split into a build, which builds as 'go run' does, and a program; other commands run unchanged.
 func TestRecipes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(file, []byte("GOFLAGS=-ldflags=-X=a.b=c\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOFLAGS", "")
+	t.Setenv("GOENV", file)
+	if flags := asRun("go", nil); !slices.Equal(flags, []string{"-buildvcs=false"}) {
+		t.Errorf("with flags by 'go env -w': %q", flags)
+	}
+
 	for _, tc := range []struct{ command, build, flags, wantBuild, wantPackage, wantRun, fails string }{
 		{command: "node webhook.js", wantRun: "node webhook.js"},
 		{command: "go run . --port 1", wantBuild: "go build -buildvcs=false -ldflags=-s -w", wantPackage: ".", wantRun: "--port 1"},
@@ -34,6 +44,7 @@ func TestRecipes(t *testing.T) {
 		{command: "go run -tags", fails: "name the package"},
 		{command: "go run -exec sudo .", fails: "--build"},
 	} {
+		t.Setenv("GOENV", "off")
 		t.Setenv("GOFLAGS", tc.flags)
 		r, err := newRecipe(strings.Fields(tc.command), tc.build)
 		if tc.fails != "" {
@@ -124,8 +135,16 @@ func TestAChangeEndsABuild(t *testing.T) {
 	}
 	defer g.end()
 	r := &recipe{build: []string{"/bin/sh", "-c", "exec sleep 600"}, pkg: []string{"."}}
-	if run, err := r.make(t.Context(), g, os.Environ(), dir, io.Discard, func() bool { return true }); !errors.Is(err, errInterrupted) {
-		t.Errorf("got %q, %v", run, err)
+	changed := func() bool { return true }
+	for range mostEnded {
+		if run, err := r.make(t.Context(), g, os.Environ(), dir, io.Discard, changed); !errors.Is(err, errInterrupted) {
+			t.Errorf("got %q, %v", run, err)
+		}
+	}
+	// With changes all the time, a build ends in the end.
+	r.build[2] = "sleep 1"
+	if _, err := r.make(t.Context(), g, os.Environ(), dir, io.Discard, changed); err != nil {
+		t.Errorf("after %d ended builds: %v", mostEnded, err)
 	}
 }
 

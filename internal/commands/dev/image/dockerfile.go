@@ -20,7 +20,9 @@ type stage struct {
 	variables   map[string]string
 	environment []string
 	steps       []step
-	entry, cmd  []string
+	// sources is the number of sources of all copies.
+	sources    int
+	entry, cmd []string
 }
 
 // step is a RUN or COPY instruction. Paths of the stage are absolute.
@@ -32,11 +34,14 @@ type step struct {
 	from    string
 	sources []string
 	target  string
+	// mounted reports whether only a RUN instruction sees the copy, not the image.
+	mounted bool
 	// directory reports whether the target is a directory by its notation.
 	directory bool
 }
 
-// mostInstructions bounds the instructions of a Dockerfile: a stage has the steps of the stage that it begins with.
+// mostInstructions bounds the instructions of a Dockerfile, and the sources of all copies of a stage: a stage has the
+// steps of the stage that it begins with.
 const mostInstructions = 1_000
 
 // instructions splits a Dockerfile into instructions with joined lines. Here-documents are part of their instruction.
@@ -169,6 +174,13 @@ func (s *stage) add(name, rest string) {
 		c.sources = slices.DeleteFunc(args[:len(args)-1], func(from string) bool { return strings.Contains(from, "://") })
 		c.target = s.absolute(target)
 		c.directory = strings.HasSuffix(target, "/") || path.Base(target) == "." || len(c.sources) > 1
+		s.copy(c)
+	}
+}
+
+// copy adds a copy if the stage does not have too many sources.
+func (s *stage) copy(c step) {
+	if s.sources += len(c.sources); s.sources <= mostInstructions {
 		s.steps = append(s.steps, c)
 	}
 }
@@ -182,7 +194,7 @@ func (s *stage) mount(options string) {
 		given[cmp.Or(long[name], name)] = value
 	}
 	if given["type"] == "bind" && given["target"] != "" {
-		s.steps = append(s.steps, step{from: given["from"], sources: []string{given["source"]}, target: s.absolute(given["target"])})
+		s.copy(step{from: given["from"], sources: []string{given["source"]}, target: s.absolute(given["target"]), mounted: true})
 	}
 }
 

@@ -134,7 +134,7 @@ func (p *project) scan(also func(file string)) error {
 			p.dockerfiles = append(p.dockerfiles, name)
 		case base == "go.mod":
 			p.modules = append(p.modules, path.Dir(name))
-		case d.Type().IsRegular() && strings.HasSuffix(base, ".go") && !strings.HasSuffix(base, "_test.go") && !slices.Contains(p.mains, path.Dir(name)):
+		case strings.HasSuffix(base, ".go") && !strings.HasSuffix(base, "_test.go") && !slices.Contains(p.mains, path.Dir(name)):
 			if text := p.read(name); mainPackage.MatchString(text) && !ignored.MatchString(text) {
 				p.mains = append(p.mains, path.Dir(name))
 			}

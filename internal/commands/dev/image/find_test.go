@@ -87,8 +87,11 @@ func TestDockerfilesAreFollowed(t *testing.T) {
 		{name: "bind mounts", files: []string{module, "app/hook/main.go=" + mainFile, "app/other/main.go=" + mainFile,
 			"Dockerfile=FROM golang AS b\nARG SOURCE=app\nWORKDIR /src\nRUN --mount=type=cache,target=/go --mount=type=bind,source=go.mod,target=go.mod --mount=target=code,src=$SOURCE \\\n go build -tags x -o /out ./code/hook\n" +
 				"FROM scratch\nCOPY --from=b /out /manager\nENTRYPOINT [\"/manager\"]"}, dir: ".", command: "go run -tags=x ./app/hook"},
+		{name: "a bind mount is not in the image", files: []string{"main.py", "build/requirements.txt",
+			"Dockerfile=FROM python\nWORKDIR /app\nCOPY main.py ./\nRUN --mount=type=bind,source=build/requirements.txt,target=requirements.txt pip install -r requirements.txt\nCMD [\"python\", \"main.py\"]"},
+			dir: ".", command: "python", args: "main.py"},
 		{name: "a build of other files", files: []string{module, "cmd/hook/main.go=" + mainFile, "cmd/other/main.go=" + mainFile,
-			"Dockerfile=FROM golang AS b\nRUN git clone https://example.com/hook . && go build -tags x -o /hook ./cmd/hook\nFROM scratch\nCOPY --from=b /hook /hook\nENTRYPOINT [\"/hook\"]"},
+			"Dockerfile=FROM golang AS b\nRUN git clone https://example.com/hook . && go build -mod=vendor -tags x -o /hook ./cmd/hook\nFROM scratch\nCOPY --from=b /hook /hook\nENTRYPOINT [\"/hook\"]"},
 			dir: ".", command: "go run -tags=x ./cmd/hook", found: "the main package cmd/hook"},
 		{name: "two main functions in a directory", files: []string{module, "cmd/a.go=" + mainFile, "cmd/b.go=" + mainFile,
 			"Dockerfile=FROM golang AS b\nCOPY . /w\nRUN go build -o /a /w/cmd/a.go\nFROM scratch\nCOPY --from=b /a /a\nENTRYPOINT [\"/a\"]"}, dir: ".", command: "go run ./cmd/a.go"},

@@ -22,7 +22,9 @@ func (p *project) build(found *Program, stages []*stage, at source, word string)
 		}
 		pkg, ok := p.origin(stages, at.stage, join(b.dir, b.packages[0]))
 		if !ok || pkg.file == "" {
-			return p.guess(found, word, b.flags...)
+			// Flags about modules belong to the directory of the build.
+			tags := slices.DeleteFunc(slices.Clone(b.flags), func(flag string) bool { return !strings.HasPrefix(flag, "-tags") })
+			return p.guess(found, word, tags...)
 		}
 		found.Found += fmt.Sprintf(", 'go build' of %s", path.Base(word))
 		return p.goRun(found, pkg.file, b.flags)
@@ -139,7 +141,7 @@ func (p *project) failed(reason string) error {
 // copies adds the files of the build context that are in the image, the last copy first.
 func (p *project) copies(found *Program, s *stage) {
 	for _, st := range slices.Backward(s.steps) {
-		if st.run || st.from != "" {
+		if st.run || st.mounted || st.from != "" {
 			continue
 		}
 		for _, from := range st.sources {
@@ -209,7 +211,7 @@ var nodePrograms = regexp.MustCompile(`^(node|nodejs|npm|npx|yarn|pnpm)$`)
 // workdir returns the directory of the build context whose files a stage copies into its working directory.
 func (p *project) workdir(s *stage) (dir string, ok bool) {
 	for _, st := range slices.Backward(s.steps) {
-		if st.run || st.from != "" {
+		if st.run || st.mounted || st.from != "" {
 			continue
 		}
 		for _, from := range st.sources {

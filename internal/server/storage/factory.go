@@ -49,6 +49,8 @@ type Factory struct {
 	written func(context.Context, Write)
 	// lines serializes the updates of each object.
 	lines inflight.Lines
+	// writes are the writes whose objects the watch caches take.
+	writes *writes
 	// instead is called before a get of a stored object; nil for none.
 	instead Instead
 	// values transforms objects on their way to etcd and back; nil when Encrypt was not called.
@@ -83,6 +85,7 @@ func NewFactory(configs serverstorage.StorageFactory, client *kubernetes.Client,
 		configs:   configs,
 		client:    client,
 		uncached:  map[schema.GroupResource]bool{},
+		writes:    newWrites(),
 		decorator: decorator,
 		filling:   fillingTimeout,
 	}
@@ -241,13 +244,15 @@ func (f *Factory) decorate(
 		client, closeWatcher := f.watching()
 		unsafe := utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion)
 		var transformer value.Transformer = values
+		passed := &handover{codec: config.Codec, versioner: l.versioner, writes: f.writes}
 		decoder := etcd3.NewDefaultDecoder(config.Codec, l.versioner)
 		if unsafe {
 			transformer = etcd3.WithCorruptObjErrorHandlingTransformer(transformer)
 			decoder = retriable{etcd3.WithCorruptObjErrorHandlingDecoder(decoder)}
 		}
-		store, err := etcd3.New(client, f.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix,
-			config.GroupResource, transformer, config.LeaseManagerConfig, decoder, l.versioner)
+		passed.decoder = decoder
+		store, err := etcd3.New(client, f.compactor, handoverCodec{passed}, newFunc, newListFunc, config.Prefix, resourcePrefix,
+			config.GroupResource, transformer, config.LeaseManagerConfig, handoverDecoder{passed}, l.versioner)
 		if err != nil {
 			closeWatcher()
 			return nil, fmt.Errorf("storage of %s: %w", config.GroupResource, err)
@@ -260,7 +265,7 @@ func (f *Factory) decorate(
 		if unsafe {
 			raw = etcd3.NewStoreWithUnsafeCorruptObjectDeletion(raw, config.GroupResource)
 		}
-		return &direct{Interface: raw, close: closeRaw, empty: f.empty(path.Join("/", config.Prefix, resourcePrefix) + "/")}, nil
+		return &direct{Interface: raw, close: closeRaw, cached: func() { passed.on.Store(true) }, empty: f.empty(path.Join("/", config.Prefix, resourcePrefix) + "/")}, nil
 	}
 	l.cache = func(d *direct) (*opened, error) {
 		raw := d.Interface
@@ -288,6 +293,7 @@ func (f *Factory) decorate(
 			return nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
 		}
 		snapshots.of(c)
+		d.cached()
 		delegator := cacher.NewCacheDelegator(c, raw)
 		return &opened{Interface: delegator, raw: raw, cacher: c, filling: filling, snapshots: snapshots, past: &f.past, destroy: func() {
 			filling.fail()

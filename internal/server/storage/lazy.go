@@ -50,6 +50,8 @@ type lazy struct {
 type direct struct {
 	apistorage.Interface
 	close func()
+	// cached is called when the storage gets a watch cache.
+	cached func()
 	// empty reports whether there was no object when it was opened.
 	empty bool
 }

@@ -169,7 +169,7 @@ func (s *session) leftNothing() {
 		s.t.Fatal(err)
 	}
 	for _, e := range entries {
-		if e.Name() == "kubeconfig" || strings.HasPrefix(e.Name(), "gatehouse-") {
+		if e.Name() == "kubeconfig" || strings.HasPrefix(e.Name(), "gatehouse-") || strings.HasPrefix(e.Name(), "go-build") {
 			s.t.Errorf("%s is left", e.Name())
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,7 +11,8 @@ import (
 )
 
 // script ends process groups and removes files when its standard input ends, unless the last line dismisses it. Each
-// line lists the running groups. The first argument is the time, in tenths of a second, in which a group may end itself.
+// line lists the running groups. The first argument is the time, in tenths of a second, in which a group may end itself. A
+// leader that has ended stays a zombie (Z) where nobody waits for it, such as in a container without an init process.
 // A terminal that is still in the state set by terminal.Keys is reset; a shell that edits a line turned icrnl off
 // itself.
 const script = `while read -r line; do groups=$line; done
@@ -20,7 +20,7 @@ const script = `while read -r line; do groups=$line; done
 left=$1
 shift
 for group in $groups; do
-while [ "$left" -gt 0 ] && kill -s 0 "$group" 2>/dev/null; do sleep 0.1; left=$((left - 1)); done
+while [ "$left" -gt 0 ] && read -r _ _ state _ <"/proc/$group/stat" && [ "$state" != Z ]; do sleep 0.1; left=$((left - 1)); done
 kill -s KILL -- "-$group" 2>/dev/null
 done
 rm -rf -- "$@"
@@ -30,13 +30,9 @@ case $(stty -a <&3) in
 *) stty icanon echo <&3 ;;
 esac`
 
-// groupsEnd is the first argument of the script. Supervisors of programs end themselves; only Linux has them.
-var groupsEnd = func() string {
-	if runtime.GOOS == "linux" {
-		return "100"
-	}
-	return "0"
-}()
+// groupsEnd is the first argument of the script. Only supervisors of programs end themselves, on Linux; the script does not
+// wait where /proc is missing.
+var groupsEnd = "100"
 
 // dismissed is the last line for the script.
 const dismissed = "end"

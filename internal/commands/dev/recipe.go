@@ -117,11 +117,17 @@ const mostEnded = 3
 var errBuild = errors.New("the build failed")
 
 // make builds the program into dir, and returns its command line. A package is built to a new file, because the
-// previous program may still run, and its build ends with errInterrupted when another one would follow it.
+// previous program may still run, and its build ends with errInterrupted when another one would follow it. Go's temporary
+// files are in dir, too, since a build that is killed does not remove them.
 func (r *recipe) make(ctx context.Context, g *guard, env []string, dir string, output io.Writer, interrupted func() bool) (run []string, err error) {
 	if r.build == nil {
 		return r.run, nil
 	}
+	temporaries := filepath.Join(dir, builds)
+	if err := os.MkdirAll(temporaries, 0o700); err != nil {
+		return nil, err
+	}
+	env = append(slices.Clone(env), "GOTMPDIR="+temporaries)
 	args, binary := r.build, ""
 	if r.pkg != nil {
 		r.built++
@@ -129,7 +135,7 @@ func (r *recipe) make(ctx context.Context, g *guard, env []string, dir string, o
 		if name == "." || name == ".." {
 			name = "program"
 		}
-		binary = filepath.Join(dir, builds, strconv.Itoa(r.built), name)
+		binary = filepath.Join(temporaries, strconv.Itoa(r.built), name)
 		args = append(append(slices.Clone(args), "-o", binary), r.pkg...)
 	}
 	p, err := subprocess.Start(args, env, r.dir, output, output, g.set)
@@ -163,10 +169,10 @@ func (r *recipe) make(ctx context.Context, g *guard, env []string, dir string, o
 	return append([]string{binary}, r.run...), nil
 }
 
-// builds is the directory of the built files, with a subdirectory for each build.
+// builds is the directory of the built files, with a subdirectory for each build, and of the temporary files of builds.
 const builds = "builds"
 
-// clean removes the files of all builds except the last.
+// clean removes the files of all builds except the program of the last.
 func (r *recipe) clean(dir string) {
 	dir = filepath.Join(dir, builds)
 	entries, _ := os.ReadDir(dir)

@@ -148,6 +148,56 @@ func TestAChangeEndsABuild(t *testing.T) {
 	}
 }
 
+// S33.8: the temporary files of a Go build that is killed are in the directory of the session.
+func TestBuildsHaveTheirTemporaryFilesInTheSession(t *testing.T) {
+	dir, env := t.TempDir(), append(os.Environ(), "GOTMPDIR=/elsewhere")
+	var output strings.Builder
+	r := &recipe{build: []string{"/bin/sh", "-c", `mktemp -d "$GOTMPDIR/go-buildXXXXXX"`}}
+	if _, err := r.make(t.Context(), &guard{pipe: discard{}, groups: map[int]bool{}}, env, dir, &output, nil); err != nil {
+		t.Fatal(err)
+	}
+	made := strings.TrimSpace(output.String())
+	if filepath.Dir(made) != filepath.Join(dir, builds) {
+		t.Errorf("they are in %s", made)
+	}
+	r.clean(dir)
+	if _, err := os.Stat(made); err == nil {
+		t.Errorf("%s is left", made)
+	}
+}
+
+// discard is the pipe of no guard.
+type discard struct{}
+
+func (discard) Write(data []byte) (int, error) { return len(data), nil }
+func (discard) Close() error                   { return nil }
+
+// S33.8: the guard does not wait for a process that has ended, but for which nobody waits.
+func TestTheGuardLeavesZombies(t *testing.T) {
+	defer func(before string) { groupsEnd = before }(groupsEnd)
+	groupsEnd = "100000"
+	g, err := newGuard(nil, filepath.Join(t.TempDir(), "none"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	g.set(cmd.Process.Pid, true)
+	g.pipe.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- g.cmd.Wait() }()
+	select {
+	case <-ended:
+	case <-harness.Context(t).Done():
+		t.Error("it waits")
+		_ = g.cmd.Process.Kill()
+	}
+	_ = cmd.Wait()
+}
+
 // After the session has ended, the guard kills its processes and removes its files.
 func TestTheGuardCleansUp(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "files")

@@ -66,6 +66,8 @@ func supervise(places Places, path string, args []string) {
 				return
 			case s := <-signals:
 				if s == end {
+					// The program may have left its process group.
+					_ = syscall.Kill(-program, syscall.SIGKILL)
 					_ = syscall.Kill(program, syscall.SIGKILL)
 					continue
 				}
@@ -92,7 +94,7 @@ func supervise(places Places, path string, args []string) {
 // killDescendants kills the descendants of this process, and returns when they have ended. Processes of other users
 // may remain.
 func killDescendants() {
-	for {
+	for left := reap(syscall.WNOHANG); left; left = reap(0) {
 		killed := false
 		for id, parent := range descendants() {
 			// The others become children when their parents end.
@@ -103,8 +105,21 @@ func killDescendants() {
 		if !killed {
 			return
 		}
-		if _, err := syscall.Wait4(-1, nil, 0, nil); err != nil && !errors.Is(err, syscall.EINTR) {
-			return
+	}
+}
+
+// reap waits for children that have ended, for the first one with flags of wait4(2), and reports whether there are others.
+func reap(flags int) (left bool) {
+	for {
+		id, err := syscall.Wait4(-1, nil, flags, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return false
+		case id == 0:
+			return true
+		default:
+			flags = syscall.WNOHANG
 		}
 	}
 }

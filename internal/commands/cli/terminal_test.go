@@ -22,7 +22,7 @@ func TestOutputCannotAct(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "a\x1b[31m\n::warning::b.yaml")
-	content := `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":` + string(quoted) + `},"webhooks":[{"name":` + string(quoted) + `}]}`
+	content := `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":` + string(quoted) + `},"webhooks":[{"name":` + string(quoted) + `,"rules":[]}]}`
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -79,6 +79,9 @@ func (s *set) stages() [][]int {
 	return stages
 }
 
+// serviceRange contains the cluster IPs on both sides.
+const serviceRange = "10.96.0.0/12"
+
 // inForce is the time in which policies, and the objects that plugins read, must become active.
 const inForce = 4 * time.Second
 
@@ -93,7 +96,7 @@ type kubeAPIServer struct {
 
 // kubeAPIServer starts a kube-apiserver and evaluates a set on it.
 func (a asked) kubeAPIServer(ctx context.Context, s *set, dir string) (_ map[string]answer, _ map[string]schemaVerdict, _ really, err error) {
-	server, err := peer.Start(ctx, a.binaries, peer.KubeAPIServer, filepath.Join(dir, "kube-apiserver"), "--service-cluster-ip-range=10.96.0.0/12")
+	server, err := peer.Start(ctx, a.binaries, peer.KubeAPIServer, filepath.Join(dir, "kube-apiserver"), "--service-cluster-ip-range="+serviceRange)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -337,7 +337,7 @@ func sameInOtherWords(kube, gatehouse string) bool {
 // check runs gatehouse check.
 func (a asked) check(ctx context.Context, dir string) (map[string]answer, error) {
 	var out, problems strings.Builder
-	cmd := exec.CommandContext(ctx, a.binaries.Gatehouse, "check", dir, "-o", "json", "--kubernetes-version", a.release)
+	cmd := exec.CommandContext(ctx, a.binaries.Gatehouse, "check", dir, "-o", "json", "--kubernetes-version", a.release, "--service-cluster-ip-range", serviceRange)
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	var failed *exec.ExitError
 	if err := cmd.Run(); err != nil && (!errors.As(err, &failed) || failed.ExitCode() != 1 || out.Len() == 0) {

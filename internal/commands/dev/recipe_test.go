@@ -172,7 +172,7 @@ type discard struct{}
 func (discard) Write(data []byte) (int, error) { return len(data), nil }
 func (discard) Close() error                   { return nil }
 
-// S33.8: the guard does not wait for a process that has ended, but for which nobody waits.
+// S33.8: the guard does not wait for an ended process that its parent has not reaped.
 func TestTheGuardLeavesZombies(t *testing.T) {
 	defer func(before string) { groupsEnd = before }(groupsEnd)
 	groupsEnd = "100000"

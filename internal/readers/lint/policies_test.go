@@ -151,6 +151,7 @@ func TestPoliciesOfIncidents(t *testing.T) {
 		{"debug containers", validates(podRule, "object.spec.?ephemeralContainers.orValue([]).all(c, c.image != '')"), "subresource-forgotten", "kubectl debug changes it through pods/ephemeralcontainers"},
 		{"images", validates(podRule, images), "subresource-forgotten", "note"},
 		{"images are covered", validates(podRule, images) + another(validates(core("UPDATE", "pods/ephemeralcontainers"), "object.spec.?ephemeralContainers.orValue([]).all(c, c.image.startsWith('registry.example.com/'))")), "", ""},
+		{"images are not covered by a policy about other fields", validates(podRule, images) + another(validates(core("UPDATE", "pods/ephemeralcontainers"), "object.spec.?ephemeralContainers.orValue([]).all(c, c.?securityContext.?privileged.orValue(false) == false)")), "subresource-forgotten", "pods/ephemeralcontainers"},
 		{"privileged containers", validates(core("CREATE, UPDATE", "pods"), "object.spec.containers.all(c, c.?securityContext.?privileged.orValue(false) == false)"), "subresource-forgotten", "pods/ephemeralcontainers"},
 		{"status", widgetCRD + validates(widget, "has(object.status) ? object.status.phase != 'Failed' : true"), "subresource-forgotten", "widgets/status"},
 		{"status decides about the spec", widgetCRD + validates(widget, "!has(object.status) || !has(object.status.phase) || object.status.phase != 'Ready' || object.spec.provider == 'a'"), "", ""},

@@ -68,7 +68,7 @@ var subresourceForgotten = &Rule{
 						of = values
 					}
 					field := readsAny(of, c.fields)
-					if field == "" || said[c.sub] || c.sub == "status" && !onlyStatus(reads) || p.covers(e, r, c.sub) {
+					if field == "" || said[c.sub] || c.sub == "status" && !onlyStatus(reads) || p.covers(r, c, field) {
 						continue
 					}
 					said[c.sub] = true
@@ -180,10 +180,15 @@ func onlyStatus(reads []string) bool {
 	})
 }
 
-// covers reports whether an entry of the validating pass receives the updates of a subresource.
-func (p *pass) covers(e *snapshot.Entry, r *Resource, sub string) bool {
-	q := plan.Request{Operation: admission.Update, Resource: r.GroupVersionResource, Subresource: sub, Kind: r.kindOf(sub), Namespace: p.someNamespace(r), Name: "one"}
-	return p.validates(&q, func(*snapshot.Entry) bool { return true })
+// covers reports whether an entry of the validating pass receives the updates of a subresource: a webhook, or a policy that
+// reads the field. Debug containers have the same fields as containers.
+func (p *pass) covers(r *Resource, c byAnother, field string) bool {
+	q := plan.Request{Operation: admission.Update, Resource: r.GroupVersionResource, Subresource: c.sub, Kind: r.kindOf(c.sub), Namespace: p.someNamespace(r), Name: "one"}
+	fields := []string{field, strings.Replace(field, "spec.containers.", "spec.ephemeralContainers.", 1)}
+	return p.validates(&q, func(e *snapshot.Entry) bool {
+		reads := p.readsOf(e, (*expression.Trials).Reads)
+		return len(reads) == 0 || readsAny(reads, fields) != ""
+	})
 }
 
 // validates reports whether an entry of the validating pass for which want is true matches a request. The selectors and

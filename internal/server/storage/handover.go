@@ -162,7 +162,12 @@ func (s *writes) add(of *handover, data []byte) {
 	w := &write{key: s.key(of, data), data: data}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.removeLocked(s.by[w.key])
+	before := s.by[w.key]
+	if before != nil && bytes.Equal(before.data, data) {
+		// An update encodes the object that it found, which the watch may still have to decode.
+		return
+	}
+	s.removeLocked(before)
 	s.removeLocked(s.ring[s.next])
 	w.place = s.next
 	s.by[w.key], s.ring[w.place] = w, w

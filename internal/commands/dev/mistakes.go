@@ -143,6 +143,18 @@ func remedyOf(e *call.Error, files string) string {
 // asked is the name of the object, the user and the uid in the reviews for webhooks.
 const asked = "gatehouse-dev"
 
+// example returns an object of a kind without an object in the manifests. A pod has what the API requires, since a program
+// may end when it is missing.
+func example(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetGroupVersionKind(kind)
+	u.SetName(asked)
+	if kind == podKind {
+		u.Object["spec"] = map[string]any{"containers": []any{map[string]any{"name": asked, "image": "pause"}}}
+	}
+	return u
+}
+
 // podKind is the kind in the review for a webhook for every kind.
 var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 
@@ -173,9 +185,7 @@ func (s *session) question(hook *registration.Entry) *review.Body {
 	if kind == nil {
 		kind = kinds.Of(podKind)
 	}
-	about := &unstructured.Unstructured{Object: map[string]any{}}
-	about.SetGroupVersionKind(kind.Kind)
-	about.SetName(asked)
+	about := example(kind.Kind)
 	for _, u := range append(slices.Clone(s.project.objects), s.project.others...) {
 		// A program may rely on fields that the schema of the kind requires.
 		if u.GroupVersionKind() == kind.Kind && u.GetName() != "" {
@@ -206,7 +216,7 @@ func (s *session) question(hook *registration.Entry) *review.Body {
 
 // ends maps the last output of failing programs to a remedy.
 var ends = []struct{ printed, sentence string }{
-	{"KUBERNETES_SERVICE_HOST", "The program looks for the files of a pod, which have a fixed place that only root can write: have it read the kubeconfig of $KUBECONFIG."},
+	{"KUBERNETES_SERVICE_HOST", "The program looks for the files of a pod, which are at their fixed place only in a mount namespace: have it read the kubeconfig of $KUBECONFIG."},
 	{"LeaderElectionNamespace", "The program takes the namespace of its leader election from the files of a pod: turn leader election off, or name the namespace, by a flag or the configuration of the program."},
 	{"address already in use", "Another process has a port of the program: end that process, or change the port, such as the port of metrics, by a flag of the program."},
 	{"permission denied", "The program may not do something. If it listens on a port below 1024, have it listen on another one and name that with --webhook-port."},

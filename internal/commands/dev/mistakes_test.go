@@ -6,7 +6,17 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
+
+// S33.5: a program may end at a pod without a container, which no API server sends.
+func TestThePodOfTheFirstReviewHasAContainer(t *testing.T) {
+	containers, _, err := unstructured.NestedSlice(example(podKind).Object, "spec", "containers")
+	if err != nil || len(containers) != 1 {
+		t.Errorf("containers %v, %v", containers, err)
+	}
+}
 
 // S33.5: a program may listen before it has written the caBundle of its own certificate. A certificate that stays untrusted
 // is a mistake.

@@ -12,7 +12,7 @@ import (
 
 // script ends process groups and removes files when its standard input ends, unless the last line dismisses it. Each
 // line lists the running groups. The first argument is the time, in tenths of a second, in which a group may end itself. A
-// leader that has ended stays a zombie (Z) where nobody waits for it, such as in a container without an init process.
+// leader that has ended stays a zombie (Z) until its parent waits for it, for ever in a container without an init process.
 // A terminal that is still in the state set by terminal.Keys is reset; a shell that edits a line turned icrnl off
 // itself.
 const script = `while read -r line; do groups=$line; done

@@ -143,8 +143,8 @@ func remedyOf(e *call.Error, files string) string {
 // asked is the name of the object, the user and the uid in the reviews for webhooks.
 const asked = "gatehouse-dev"
 
-// example returns an object of a kind without an object in the manifests. A pod has what the API requires, since a program
-// may end when it is missing.
+// example returns an object of a kind without an object in the manifests. A pod has a container, which the API requires:
+// programs may end without it.
 func example(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetGroupVersionKind(kind)

@@ -152,7 +152,7 @@ func TestAChangeEndsABuild(t *testing.T) {
 func TestBuildsHaveTheirTemporaryFilesInTheSession(t *testing.T) {
 	dir, env := t.TempDir(), append(os.Environ(), "GOTMPDIR=/elsewhere")
 	var output strings.Builder
-	r := &recipe{build: []string{"/bin/sh", "-c", `mktemp -d "$GOTMPDIR/go-buildXXXXXX"`}}
+	r := &recipe{build: []string{"/bin/sh", "-c", `mkdir "$GOTMPDIR/go-build" && echo "$GOTMPDIR/go-build"`}}
 	if _, err := r.make(t.Context(), &guard{pipe: discard{}, groups: map[int]bool{}}, env, dir, &output, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -215,7 +215,8 @@ const oldInjectCAFrom = "certmanager.k8s.io/inject-ca-from"
 // injectCAFromSecret names a Secret instead of a Certificate.
 const injectCAFromSecret = "cert-manager.io/inject-ca-from-secret"
 
-// needsBundle reports whether nothing but an old annotation would set the caBundle of an object's webhooks.
+// needsBundle reports whether the webhooks of an object have no caBundle, and neither a controller of the project nor a
+// current annotation of cert-manager sets one.
 func (p *pass) needsBundle(o Object) bool {
 	w := p.Written[o]
 	for field, set := range w.Fields {

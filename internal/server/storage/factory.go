@@ -260,6 +260,7 @@ func (f *Factory) decorate(
 		closeRaw := func() {
 			store.Close()
 			closeWatcher()
+			f.writes.forget(passed)
 		}
 		var raw apistorage.Interface = store
 		if unsafe {

@@ -16,19 +16,19 @@ import (
 )
 
 // handover passes the objects of writes to the watch of the store's cache. The bytes of a write are decoded twice at
-// about the same time: for the response, and by the watch. The first of the two leaves a copy of the object, and the
-// second takes the copy, which costs less than decoding. The bytes alone determine the object, so neither revisions nor
+// about the same time: for the response, and by the watch. The first of the two leaves the object for the second, see
+// function second, which costs less than decoding. The bytes alone determine the object, so neither revisions nor
 // the order of the two matter. The bytes are plaintext, also with encryption at rest.
 type handover struct {
 	codec     runtime.Codec
 	decoder   etcd3.Decoder
 	versioner apistorage.Versioner
 	writes    *writes
-	// on is set when the store gets a watch cache, which takes the copies.
+	// on is set while the store has a watch cache, which takes the objects.
 	on atomic.Bool
 }
 
-// object returns the object of the bytes: the copy if there is one, or else what decode returns.
+// object returns the object of the bytes: the one that was left, or else the result of decode.
 func (h *handover) object(data []byte, decode func() (runtime.Object, error)) (runtime.Object, error) {
 	w := h.writes.find(h, data)
 	if w == nil {
@@ -144,7 +144,7 @@ type write struct {
 	place int
 	data  []byte
 	mu    sync.Mutex
-	// left is the copy of the object; nil until the bytes were decoded once.
+	// left is the object for the second of the two; nil until the bytes were decoded once.
 	left runtime.Object
 }
 
@@ -192,6 +192,18 @@ func (s *writes) remove(w *write) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeLocked(w)
+}
+
+// forget removes the writes of a closed store.
+func (s *writes) forget(of *handover) {
+	of.on.Store(false)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.ring {
+		if w != nil && w.key.of == of {
+			s.removeLocked(w)
+		}
+	}
 }
 
 // removeLocked removes a write, which may be nil or removed already.

@@ -125,6 +125,13 @@ func TestHandoversAreBounded(t *testing.T) {
 	if len(s.by) != mostWrites {
 		t.Errorf("%d writes are remembered, want %d", len(s.by), mostWrites)
 	}
+	s.forget(other)
+	if len(s.by) != mostWrites {
+		t.Errorf("%d writes are left after another store was closed", len(s.by))
+	}
+	if s.forget(h); len(s.by) != 0 || h.on.Load() {
+		t.Errorf("%d writes are left after their store was closed", len(s.by))
+	}
 }
 
 // A store with a watch cache decodes each written object once. The response and the watch have equal objects.

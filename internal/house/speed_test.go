@@ -1,14 +1,10 @@
 package house
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io"
-	"os/exec"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -140,33 +136,16 @@ const mostServers, mostKubernetes, typePackages = 15, 32, 130
 
 func TestFewTestProgramsLinkTheServer(t *testing.T) {
 	t.Chdir(root)
-	var complaints strings.Builder
-	cmd := exec.Command("go", "list", "-tags=kustomize_disable_go_plugin_support", "-test", "-json=ImportPath,Deps", "./...")
-	cmd.Stderr = &complaints
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, complaints.String())
-	}
 	found := packages(t)
 	var servers, kubernetes []string
-	for list := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p struct {
-			ImportPath string
-			Deps       []string
-		}
-		if err := list.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		pkg, ok := strings.CutSuffix(strings.TrimPrefix(p.ImportPath, modulePath+"/"), ".test")
+	g := imports(t)
+	for _, program := range slices.Sorted(maps.Keys(g)) {
+		pkg, ok := strings.CutSuffix(strings.TrimPrefix(program, modulePath+"/"), ".test")
 		if !ok {
 			continue
 		}
-		server, ofKubernetes := false, 0
-		for _, dep := range p.Deps {
-			dep, _, _ = strings.Cut(dep, " ")
-			server = server || dep == modulePath+"/internal/server"
+		deps, ofKubernetes := g.closure(program), 0
+		for dep := range deps {
 			if in(dep, "k8s.io/kubernetes") {
 				ofKubernetes++
 			}
@@ -174,7 +153,7 @@ func TestFewTestProgramsLinkTheServer(t *testing.T) {
 		if ofKubernetes > typePackages {
 			kubernetes = append(kubernetes, pkg)
 		}
-		if !server {
+		if !deps[modulePath+"/internal/server"] {
 			continue
 		}
 		servers = append(servers, pkg)

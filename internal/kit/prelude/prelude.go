@@ -1,9 +1,11 @@
 package prelude
 
 import (
+	"cmp"
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"k8s.io/kubectl/pkg/util/i18n"
 
@@ -17,9 +19,10 @@ const CollectAt = 400
 
 func init() {
 	SetCollectAt(CollectAt)
-	if !isKubectl(program.Name(), os.Args[1:]) {
+	language := cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_MESSAGES"), os.Getenv("LANG"))
+	if !isKubectl(program.Name(), os.Args[1:]) || isEnglish(language) {
 		// kubectl's commands translate their texts during initialization, which loads all
-		// translations.
+		// translations of the language: a tenth of the program's initialization.
 		_ = i18n.SetLoadTranslationsFunc(func() error { return nil })
 	}
 }
@@ -35,4 +38,11 @@ func SetCollectAt(percent int) {
 // isKubectl reports whether a program with a name and arguments may show texts of kubectl.
 func isKubectl(name string, args []string) bool {
 	return name == program.Kubectl || slices.Contains(args, program.Kubectl)
+}
+
+// isEnglish reports whether kubectl's texts stay as they are in a language of the environment: the translations into
+// English repeat them.
+func isEnglish(language string) bool {
+	name, _, _ := strings.Cut(language, ".")
+	return name == "" || name == "C" || name == "POSIX" || strings.HasPrefix(name, "en_")
 }

@@ -21,3 +21,14 @@ func TestTextsOfKubectlAreTranslatedWhereTheyMayBeShown(t *testing.T) {
 		}
 	}
 }
+
+func TestEnglishNeedsNoTranslations(t *testing.T) {
+	for language, want := range map[string]bool{
+		"": true, "C": true, "C.UTF-8": true, "POSIX": true, "en_US.UTF-8": true, "en_GB": true,
+		"de_DE.UTF-8": false, "zh_CN.UTF-8": false, "fr_FR": false,
+	} {
+		if got := isEnglish(language); got != want {
+			t.Errorf("%q: %v, want %v", language, got, want)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/pagetest"
 )
 
 // docs/reference/api.md has the kinds of gatehouse.dev and their fields, as the server
@@ -102,7 +103,7 @@ func (p *page) describe(name string) {
 		if slices.Contains(s.Required, field) {
 			name += ", required"
 		}
-		fmt.Fprintf(&p.text, "| %s | %s | %s |\n", name, p.typeOf(&schema), cell(text))
+		fmt.Fprintf(&p.text, "| %s | %s | %s |\n", name, p.typeOf(&schema), pagetest.Cell(text))
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/pagetest"
 )
 
 // answer is an error that Gatehouse itself makes, as a client gets it.
@@ -171,7 +173,7 @@ func TestTheReferenceHasTheErrorsOfGatehouse(t *testing.T) {
 				files[a.file] = parse(t, a.file)
 			}
 			files[a.file].check(t, a)
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", cell(a.text), a.status, a.cause, a.remedy)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", pagetest.Cell(a.text), a.status, a.cause, a.remedy)
 		}
 	}
 	check(t, "errors.md", "Errors", b.String())

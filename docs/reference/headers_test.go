@@ -9,6 +9,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+
+	"github.com/gatehouse-dev/gatehouse/test/pagetest"
 )
 
 // headers are the headers of answers that mean something here: name, answers that have it,
@@ -29,7 +31,7 @@ func TestTheReferenceHasAllHeaders(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("Headers of answers for clients, and annotations of audit events.\n\n## Response headers\n\n| header | in the answer to | meaning |\n|---|---|---|\n")
 	for _, h := range headers {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", h[0], h[1], cell(h[2]))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", h[0], h[1], pagetest.Cell(h[2]))
 	}
 	b.WriteString("\n## Audit annotations\n\n" + auditTable())
 	check(t, "headers.md", "Response headers and audit annotations", b.String())
@@ -78,7 +80,7 @@ func auditTable() string {
 	var b strings.Builder
 	b.WriteString("What admission adds to the audit event of a request. An event has an annotation when the audit policy asks for its level or a\nhigher one. `round` is 0, or 1 when webhooks are called again.\n\n| annotation | level | meaning |\n|---|---|---|\n")
 	for _, a := range annotations {
-		fmt.Fprintf(&b, "| `%s%s` | %s | %s |\n", a.key, a.suffix, a.level, cell(a.meaning))
+		fmt.Fprintf(&b, "| `%s%s` | %s | %s |\n", a.key, a.suffix, a.level, pagetest.Cell(a.meaning))
 	}
 	b.WriteString("| `WEBHOOK/KEY` | Metadata | The webhook WEBHOOK answered with `auditAnnotations` that have KEY. |\n" +
 		"| `POLICY/KEY` | Metadata | The policy POLICY has an audit annotation KEY. |\n" +

@@ -4,20 +4,19 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/serving"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
+	"github.com/gatehouse-dev/gatehouse/test/pagetest"
 )
 
 var update = flag.Bool("update", false, "write the generated pages of docs/reference anew")
@@ -104,18 +103,7 @@ func TestFlagsOfKubeAPIServerThatAreNotHere(t *testing.T) {
 func isReference(t *testing.T, name, want string) {
 	t.Helper()
 	file := filepath.Join("..", "..", "..", "docs", "reference", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(got), want); diff != "" {
-		t.Errorf("docs/reference/%s is not up to date; run go test ./internal/commands/cli -update (-file +code):\n%s", name, diff)
-	}
+	pagetest.Equal(t, file, "./internal/commands/cli", *update, want)
 }
 
 // documentFormats writes a table of the commands that write a report, and of its formats.

@@ -1,8 +1,9 @@
-package reference
+package serving
 
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
+	"github.com/gatehouse-dev/gatehouse/test/pagetest"
 )
 
 // metric is a metric at /metrics of a server.
@@ -75,10 +77,10 @@ func TestTheReferenceHasAllMetrics(t *testing.T) {
 				continue
 			}
 			named[m.name] = true
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, m.labels, cell(m.help))
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, m.labels, pagetest.Cell(m.help))
 		}
 	}
-	check(t, "metrics.md", "Metrics", b.String())
+	pagetest.Reference(t, filepath.Join("..", "..", "..", ".."), "./internal/commands/cli/serving", *update, "metrics.md", "Metrics", b.String())
 	served := s.HTTP(t, nil).Get("/metrics").Raw
 	names := regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(string(served), -1)
 	for _, m := range names {

@@ -122,7 +122,7 @@ func (s *session) prune(ctx context.Context) (gone []string, err error) {
 	}
 	// Registrations are deleted first, so that they do not affect the other deletions.
 	keys := slices.SortedFunc(maps.Keys(s.applied), func(a, b string) int {
-		return cmp.Or(cmp.Compare(order(s.applied[a]), order(s.applied[b])), strings.Compare(a, b))
+		return cmp.Or(cmp.Compare(deletionOrder(s.applied[a]), deletionOrder(s.applied[b])), strings.Compare(a, b))
 	})
 	for _, key := range keys {
 		u := s.applied[key]
@@ -149,8 +149,8 @@ func (s *session) prune(ctx context.Context) (gone []string, err error) {
 	return gone, nil
 }
 
-// order returns the position of an object in the deletion order.
-func order(u *unstructured.Unstructured) int {
+// deletionOrder returns the position of an object in the deletion order.
+func deletionOrder(u *unstructured.Unstructured) int {
 	if u.GroupVersionKind().Group == registration.GroupName {
 		return 0
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/order"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/scratch"
@@ -466,7 +467,7 @@ func (s *session) open(ctx context.Context) error {
 // load applies the objects of the project to the server, except objects that the program evaluates.
 func (s *session) load(ctx context.Context) error {
 	s.later = nil
-	judging := stage.Judging(s.project.objects)
+	judging := order.Judging(s.project.objects)
 	var before, registrations []*unstructured.Unstructured
 	for _, u := range judging {
 		if u.GroupVersionKind().Group == registration.GroupName {

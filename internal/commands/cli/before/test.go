@@ -17,7 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite"
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/engines"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/recipe"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
@@ -32,7 +32,7 @@ type testOptions struct {
 	startPrograms    bool
 	engines          []string
 	config           string
-	recipes          []*engines.Recipe
+	recipes          []*recipe.Recipe
 	failOnSkip       string
 	update           bool
 	init             string
@@ -124,11 +124,11 @@ func (o *testOptions) complete(cmd *cobra.Command) error {
 		}
 	}
 	for _, one := range o.engines {
-		recipe, err := engines.Read(one)
+		read, err := recipe.Read(one)
 		if err != nil {
 			return command.Usagef("--engine %s: %w", one, err)
 		}
-		o.recipes = append(o.recipes, recipe)
+		o.recipes = append(o.recipes, read)
 	}
 	if len(o.recipes) > 0 && o.mutate != "" {
 		return command.Usagef("--engine does not go with --mutate: an engine takes too long to read each change")

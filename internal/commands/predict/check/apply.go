@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/dependents"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/order"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 )
@@ -26,7 +27,7 @@ type task struct {
 	object *manifests.Object
 	// sent is the object as kubectl would send it, in its namespace.
 	sent            *unstructured.Unstructured
-	phase           stage.Phase
+	phase           order.Phase
 	kind            *offline.Kind
 	namespace, name string
 	// given reports whether the object names no namespace, so that it gets the default one.
@@ -194,7 +195,7 @@ const mostJudged = 1 << 20
 // alone checks an object without storing it, if no other object depends on it. It returns nil unless the object is
 // accepted without a warning. All other objects are created, so that the response comes from the server's handlers.
 func (r *run) alone(ctx context.Context, t *task, variants []*task) *stage.Answer {
-	if t.phase != stage.Others || len(variants) != 1 || r.user != r.admin || r.Call || r.Old != nil || r.Diff || r.ServerSide || t.serverSide ||
+	if t.phase != order.Others || len(variants) != 1 || r.user != r.admin || r.Call || r.Old != nil || r.Diff || r.ServerSide || t.serverSide ||
 		r.seesManagers || len(t.later) > 0 || !r.stage.Alone(t.kind, t.namespace, t.sent) {
 		return nil
 	}
@@ -228,7 +229,7 @@ func (t *task) query(manager string) url.Values {
 }
 
 // key identifies the object independently of its version.
-func (t *task) key() string { return stage.Key(t.kind, t.namespace, t.name) }
+func (t *task) key() string { return order.Key(t.kind, t.namespace, t.name) }
 
 // path returns the API path of the object.
 func (t *task) path() string { return stage.Path(t.kind, t.namespace, t.name) }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/order"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
@@ -60,7 +61,7 @@ func (r *run) before(ctx context.Context) error {
 	}
 	r.planOld(slices.Concat(first, last))
 	for _, refusing := range []bool{false, true} {
-		for _, at := range stage.AsApplied {
+		for _, at := range order.AsApplied {
 			var batch []*task
 			for _, t := range r.old {
 				if t.phase == at && refuses(t.sent) == refusing {
@@ -135,7 +136,7 @@ func (r *run) identity(kinds *offline.Kinds, u *unstructured.Unstructured) ident
 // planOld makes a task for every object of the version before that the snapshot does not have. If several documents
 // have the same object, the last one counts.
 func (r *run) planOld(restored []*unstructured.Unstructured) {
-	paramKinds := stage.ParamKinds(r.Old.Unstructured())
+	paramKinds := order.ParamKinds(r.Old.Unstructured())
 	known := map[identity]bool{}
 	for _, u := range restored {
 		known[identity{u.GroupVersionKind().GroupKind(), u.GetNamespace(), u.GetName()}] = true
@@ -147,7 +148,7 @@ func (r *run) planOld(restored []*unstructured.Unstructured) {
 			// Each apply creates another object.
 			continue
 		}
-		t.phase = stage.PhaseOf(t.sent, paramKinds)
+		t.phase = order.PhaseOf(t.sent, paramKinds)
 		r.replaceAddresses(t)
 		t.skipped = r.skips(t)
 		kind := t.sent.GroupVersionKind().GroupKind()
@@ -158,7 +159,7 @@ func (r *run) planOld(restored []*unstructured.Unstructured) {
 
 // makeOld creates the objects of a phase of the version before, as an administrator.
 func (r *run) makeOld(ctx context.Context, batch []*task) error {
-	var order []*task
+	var inOrder []*task
 	kinds, last := r.stage.Kinds(), map[identity]int{}
 	for _, t := range batch {
 		t.kind = kinds.Of(t.sent.GroupVersionKind())
@@ -170,16 +171,16 @@ func (r *run) makeOld(ctx context.Context, batch []*task) error {
 			t.leftOut = "this server does not serve " + t.sent.GetAPIVersion() + " " + t.sent.GetKind()
 			r.did(preparing, 1)
 		case again:
-			order[i] = t
+			inOrder[i] = t
 			r.did(preparing, 1)
 		default:
-			last[id] = len(order)
-			order = append(order, t)
+			last[id] = len(inOrder)
+			inOrder = append(inOrder, t)
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(stage.Parallel)
-	for _, t := range order {
+	group.SetLimit(order.Parallel)
+	for _, t := range inOrder {
 		group.Go(func() error {
 			defer r.did(preparing, 1)
 			if t.restored {
@@ -260,7 +261,7 @@ func owning(t *task) int {
 // applied, just as a new one is created before them.
 func (t *task) judges() bool {
 	kind := t.kind.Kind.GroupKind()
-	return t.phase == stage.Registrations || t.phase == stage.Bindings || kind == quotaKind || kind == limitsKind
+	return t.phase == order.Registrations || t.phase == order.Bindings || kind == quotaKind || kind == limitsKind
 }
 
 // remove deletes objects that are missing from the files: either the objects that affect admission, or the others.

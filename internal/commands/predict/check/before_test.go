@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/order"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 )
 
@@ -97,7 +98,7 @@ func TestWhatIsGone(t *testing.T) {
 	kinds := offline.Builtin()
 	one := func(text string, there bool) *task {
 		u := written(t, text)
-		return &task{sent: u, kind: kinds.Of(u.GroupVersionKind()), phase: stage.PhaseOf(u, nil), name: u.GetName(), there: there}
+		return &task{sent: u, kind: kinds.Of(u.GroupVersionKind()), phase: order.PhaseOf(u, nil), name: u.GetName(), there: there}
 	}
 	r := &run{Options: Options{Namespace: "default"}}
 	r.old = []*task{
@@ -126,7 +127,7 @@ func TestWhatJudges(t *testing.T) {
 	} {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(kind)
-		if got := (&task{kind: &offline.Kind{Kind: kind}, phase: stage.PhaseOf(u, nil)}).judges(); got != want {
+		if got := (&task{kind: &offline.Kind{Kind: kind}, phase: order.PhaseOf(u, nil)}).judges(); got != want {
 			t.Errorf("%v: %t", kind, got)
 		}
 	}

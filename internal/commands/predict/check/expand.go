@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/dependents"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/order"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
@@ -25,7 +26,7 @@ func (r *run) expand(ctx context.Context) error {
 	}
 	rejected := make([][]func(), len(r.tasks))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(stage.Parallel)
+	group.SetLimit(order.Parallel)
 	for i, t := range r.tasks {
 		if !t.accepted() {
 			r.did(expanding, 1)

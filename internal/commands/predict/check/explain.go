@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/order"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
 
@@ -38,7 +38,7 @@ func (r *run) explain(ctx context.Context) error {
 	}
 	notes := len(r.report.Notes)
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(stage.Parallel)
+	group.SetLimit(order.Parallel)
 	for _, t := range slices.Concat(r.tasks, r.removed) {
 		if t.accepted() && !t.skipped && !t.unchanged {
 			group.Go(func() error {
@@ -163,8 +163,8 @@ func (t *task) read(body []byte) *unstructured.Unstructured {
 // appliedBefore reports whether an object of the files is applied before a registration of the files, so that the
 // registration does not decide about it.
 func (r *run) appliedBefore(t *task, e *plan.Entry) bool {
-	return !t.removed && t.phase <= stage.Registrations && slices.ContainsFunc(r.tasks, func(other *task) bool {
-		return other.phase == stage.Registrations && !other.stored && other.name == e.Configuration && other.sent.GetKind() == e.Kind
+	return !t.removed && t.phase <= order.Registrations && slices.ContainsFunc(r.tasks, func(other *task) bool {
+		return other.phase == order.Registrations && !other.stored && other.name == e.Configuration && other.sent.GetKind() == e.Kind
 	})
 }
 

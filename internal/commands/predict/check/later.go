@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 )
 
@@ -17,7 +18,7 @@ func (t *task) rejectLater() {
 	said := ""
 	if t.answer.OK() || t.answer.rule() != ruleUnknownField {
 		t.lenient = t.answer
-	} else if _, others, ok := strings.Cut(t.answer.Status.Message, stage.StrictDecoding+": "); ok {
+	} else if _, others, ok := strings.Cut(t.answer.Status.Message, rejection.StrictDecoding+": "); ok {
 		said = others
 	}
 	status := offline.StrictError(t.sent.GroupVersionKind(), said, t.later).Status()

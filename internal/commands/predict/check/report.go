@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
@@ -303,7 +303,7 @@ func (r *Report) judged(t *task) {
 		return
 	}
 	rule, unread := a.rule(), false
-	for _, f := range stage.Faults(s, t.object.Content) {
+	for _, f := range rejection.Faults(s, t.object.Content) {
 		unread = unread || f.Unread
 		if f.Unread && slices.Contains(t.later, f.Field) {
 			f.Message += ", which came after this release of Kubernetes"
@@ -325,7 +325,7 @@ func (r *Report) judged(t *task) {
 func (a *answer) rule() string {
 	s := a.Status
 	switch {
-	case strings.Contains(s.Message, stage.StrictDecoding):
+	case strings.Contains(s.Message, rejection.StrictDecoding):
 		return ruleUnknownField
 	case s.Reason == metav1.StatusReasonInvalid || s.Reason == metav1.StatusReasonBadRequest:
 		return ruleInvalid

@@ -21,6 +21,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/crdschema"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/dependents"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/order"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
@@ -100,7 +102,7 @@ func (r *run) applyInOrder(ctx context.Context) error {
 		return err
 	}
 	r.plan()
-	for _, at := range stage.AsApplied {
+	for _, at := range order.AsApplied {
 		var batch []*task
 		for _, t := range r.tasks {
 			if t.phase == at {
@@ -113,7 +115,7 @@ func (r *run) applyInOrder(ctx context.Context) error {
 		if err := r.after(ctx, at, batch); err != nil {
 			return err
 		}
-		if at == stage.Bindings {
+		if at == order.Bindings {
 			if err := r.remove(ctx, true); err != nil {
 				return err
 			}
@@ -143,7 +145,7 @@ func (r *run) applyInOrder(ctx context.Context) error {
 
 // plan makes a task for every object, in the order of the files.
 func (r *run) plan() {
-	paramKinds := stage.ParamKinds(r.Set.Unstructured())
+	paramKinds := order.ParamKinds(r.Set.Unstructured())
 	r.groups = map[string]bool{}
 	r.seesManagers = slices.ContainsFunc(r.Snapshot.Objects(), seesManagers)
 	r.predicting = slices.ContainsFunc(slices.Concat(r.Snapshot.Objects(), r.Set.Unstructured()), r.predicts)
@@ -153,7 +155,7 @@ func (r *run) plan() {
 		}
 		t := &task{object: o, sent: r.toSend(o.Content)}
 		t.later = r.stage.TakeLater(t.sent.Object, t.sent.GroupVersionKind())
-		t.phase = stage.PhaseOf(t.sent, paramKinds)
+		t.phase = order.PhaseOf(t.sent, paramKinds)
 		r.seesManagers = r.seesManagers || seesManagers(t.sent)
 		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")
 		t.result = r.report.add(t)
@@ -209,13 +211,13 @@ func (r *run) joinServices() {
 	name := func(t *task) string { return cmp.Or(t.namespace, r.Namespace) + "/" + t.name }
 	asks := map[string]bool{}
 	for _, t := range r.tasks {
-		if t.phase == stage.Fixed && t.name != "" {
+		if t.phase == order.Fixed && t.name != "" {
 			asks[name(t)] = true
 		}
 	}
 	for _, t := range r.tasks {
 		if t.sent.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Service"}) && asks[name(t)] {
-			t.phase = stage.Fixed
+			t.phase = order.Fixed
 		}
 	}
 }
@@ -235,7 +237,7 @@ func (r *run) applyAll(ctx context.Context, batch []*task) error {
 	variants := map[string][]*task{}
 	for _, t := range batch {
 		if t.kind.Resource.Group == "" && t.kind.Resource.Resource == "resourcequotas" {
-			r.stage.Limit(t.namespace)
+			r.stage.Lanes.Limit(t.namespace)
 		}
 		if t.name != "" {
 			variants[t.key()] = append(variants[t.key()], t)
@@ -247,13 +249,13 @@ func (r *run) applyAll(ctx context.Context, batch []*task) error {
 		}
 	}
 	lane := func(t *task) string {
-		name := r.stage.Lane(t.kind, t.namespace, t.name)
+		name := r.stage.Lanes.Of(t.kind, t.namespace, t.name)
 		if t.name == "" {
 			name = fmt.Sprintf("%s %p", name, t)
 		}
 		return name
 	}
-	return stage.InLanes(ctx, batch, lane, func(ctx context.Context, t *task) error {
+	return order.InLanes(ctx, batch, lane, func(ctx context.Context, t *task) error {
 		defer r.did(applying, 1)
 		return r.applyObject(ctx, t, variants[t.key()])
 	})
@@ -302,7 +304,7 @@ func (r *run) applyObject(ctx context.Context, t *task, variants []*task) error 
 	if t.dryRun {
 		return nil
 	}
-	if r.As != "" && t.phase != stage.Others && t.phase != stage.Fixed && a.Code == http.StatusForbidden {
+	if r.As != "" && t.phase != order.Others && t.phase != order.Fixed && a.Code == http.StatusForbidden {
 		// The object is created anyway, because others may need it: in the cluster, another user created it.
 		_, err = r.apply(ctx, r.admin, t)
 		return err
@@ -330,7 +332,7 @@ func (r *run) resolve(t *task) bool {
 			t.namespace = ""
 		}
 		t.sent.SetNamespace(t.namespace)
-		return t.phase != stage.Others && t.phase != stage.Fixed && !t.kind.Guessed
+		return t.phase != order.Others && t.phase != order.Fixed && !t.kind.Guessed
 	}
 	switch known, served := r.inSnapshot(gvk); {
 	case known && !served:
@@ -392,7 +394,7 @@ func badMetadata(content map[string]any) (field string, err error) {
 	if err = utiljson.Unmarshal(data, &only); err == nil {
 		return "", nil
 	}
-	if field = stage.Undecodable(map[string]any{"metadata": content["metadata"]}); field == "" {
+	if field = rejection.Undecodable(map[string]any{"metadata": content["metadata"]}); field == "" {
 		field = "metadata"
 	}
 	return field, err
@@ -403,12 +405,12 @@ func badMetadata(content map[string]any) (field string, err error) {
 const definitionPatience = 2 * time.Second
 
 // after completes a phase, so that the objects of the next phase can be applied.
-func (r *run) after(ctx context.Context, at stage.Phase, batch []*task) error {
+func (r *run) after(ctx context.Context, at order.Phase, batch []*task) error {
 	patience := stage.Patience + time.Duration(len(batch))*definitionPatience
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the server has not caught up with %d objects within %s", len(batch), patience))
 	defer cancel()
 	switch at {
-	case stage.Definitions:
+	case order.Definitions:
 		for _, t := range batch {
 			if !t.accepted() {
 				continue
@@ -431,7 +433,7 @@ func (r *run) after(ctx context.Context, at stage.Phase, batch []*task) error {
 		if slices.ContainsFunc(batch, func(t *task) bool { return t.kind != nil && t.kind.Kind.Kind == "CustomResourceDefinition" }) {
 			return r.stage.Discover()
 		}
-	case stage.Readings:
+	case order.Readings:
 		for _, t := range batch {
 			if t.accepted() && t.kind.Kind.Kind == "ResourceQuota" {
 				if err := r.stage.FurnishQuota(ctx, t.namespace, t.name, nil); err != nil {
@@ -439,7 +441,7 @@ func (r *run) after(ctx context.Context, at stage.Phase, batch []*task) error {
 				}
 			}
 		}
-	case stage.Grants:
+	case order.Grants:
 		if r.As != "" {
 			if err := r.stage.FurnishRoles(ctx); err != nil {
 				return err

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/requestlog"
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/credentials"
 )
 
@@ -100,7 +100,7 @@ func called(v *verdict) []string {
 
 // names returns the names of the deciders that rejected a request, without duplicates. The first one determined the
 // response.
-func names(by []stage.Decider) []string {
+func names(by []rejection.Decider) []string {
 	var list []string
 	for i := range by {
 		if name := by[i].Name(); !slices.Contains(list, name) {

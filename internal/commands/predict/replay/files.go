@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/order"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/requestlog"
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
@@ -27,7 +27,7 @@ func ReadRegistrations(paths []string) (*manifests.Set, error) {
 	}
 	for _, o := range set.Objects {
 		u := o.Unstructured()
-		if u.GetName() == "" && len(stage.Judging([]*unstructured.Unstructured{u})) > 0 {
+		if u.GetName() == "" && len(order.Judging([]*unstructured.Unstructured{u})) > 0 {
 			return nil, fmt.Errorf("%s: the %s has no metadata.name that is a text; quote a name such as \"no\"", report.Place(o.File, o.Line, 0), u.GetKind())
 		}
 	}

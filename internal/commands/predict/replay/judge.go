@@ -26,6 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
@@ -36,7 +37,7 @@ type verdict struct {
 	allowed  bool
 	code     int
 	message  string
-	by       []stage.Decider
+	by       []rejection.Decider
 	warnings []string
 	cost     uint64
 	// calls lists the webhooks that are called, and worst is the longest time that they can take together.
@@ -204,7 +205,7 @@ func (j *judge) of(ctx context.Context, p *prepared) (*verdict, error) {
 		v.by = nil
 	} else {
 		v.message = ordered(a.Status)
-		if len(v.by) == 1 && v.by[0].Plugin == stage.API && (v.code == http.StatusNotFound || v.code == http.StatusConflict || v.code == http.StatusMethodNotAllowed) {
+		if len(v.by) == 1 && v.by[0].Plugin == rejection.API && (v.code == http.StatusNotFound || v.code == http.StatusConflict || v.code == http.StatusMethodNotAllowed) {
 			return nil, unjudged(fmt.Sprintf("the server answers %d: the object of the request is not there", v.code))
 		}
 	}
@@ -427,7 +428,7 @@ func sameObject(p *prepared, a, b *verdict) bool {
 	return equality.Semantic.DeepEqual(x.Object, y.Object)
 }
 
-func texts(by []stage.Decider) []string {
+func texts(by []rejection.Decider) []string {
 	list := make([]string, len(by))
 	for i := range by {
 		list[i] = by[i].String()

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 )
@@ -87,9 +88,9 @@ func (u *unlabelled) by(ctx context.Context, q *requestlog.Entry) []string {
 			if s.Effect != plan.Undecided || s.Entry == nil || s.Reason == nil || !strings.Contains(s.Reason.Message, stage.UnknownLabels) {
 				continue
 			}
-			d := stage.Decider{Policy: s.Entry.Configuration}
+			d := rejection.Decider{Policy: s.Entry.Configuration}
 			if s.Entry.Name != "" {
-				d = stage.Decider{Webhook: s.Entry.Configuration + "/" + s.Entry.Name}
+				d = rejection.Decider{Webhook: s.Entry.Configuration + "/" + s.Entry.Name}
 			}
 			list = append(list, d.Name())
 		}

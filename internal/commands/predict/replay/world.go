@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/order"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
@@ -58,7 +59,7 @@ func (c *Cluster) objects() (list []*unstructured.Unstructured, files map[string
 	for _, u := range written {
 		list = append(list, files[clustersnapshot.Key(u)].Unstructured())
 	}
-	return stage.Judging(list), files
+	return order.Judging(list), files
 }
 
 // needs lists the namespaces and service accounts that requests need.
@@ -214,7 +215,7 @@ func changes(before, after []*unstructured.Unstructured) changed {
 	old := map[string]*unstructured.Unstructured{}
 	for _, list := range [][]*unstructured.Unstructured{before, after} {
 		for _, u := range list {
-			if kind, ok := stage.ParamKind(u); ok {
+			if kind, ok := order.ParamKind(u); ok {
 				c.users[kind] = append(c.users[kind], u)
 			}
 		}

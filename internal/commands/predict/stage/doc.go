@@ -4,7 +4,7 @@
 //
 // Open starts a whole server, with a temporary directory and the admission plugins of kube-apiserver. Load stores the
 // objects of files or of a cluster, in an order in which no object is evaluated against registrations that come later
-// (order.go). Requests reach the server's handlers as bytes of a user, without a connection. Decoding, authentication
+// (package order). Requests reach the server's handlers as bytes of a user, without a connection. Decoding, authentication
 // and authorization happen in the server, and this package makes no admission decisions.
 //
 // # Three questions

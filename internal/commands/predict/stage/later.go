@@ -3,33 +3,21 @@ package stage
 import (
 	"encoding/json"
 	"net/http"
-	"reflect"
 	"strings"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 )
 
 // TakeLater removes from an object the fields that do not exist in the release that the Stage emulates, and returns
-// their paths. A server that emulates the release knows them, and silently drops or keeps them; the strict decoder of a
-// server of the release itself rejects the object (S26.12).
+// their paths (S26.12).
 func (o *Options) TakeLater(content map[string]any, kind schema.GroupVersionKind) (later []string) {
-	if o.Fields == nil {
-		return nil
-	}
-	if kind == apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition") {
-		return o.Fields.Remove(content, reflect.TypeFor[apiextensionsv1.CustomResourceDefinition]())
-	}
-	if typed, err := scheme.Scheme.New(kind); err == nil {
-		later = o.Fields.Remove(content, reflect.TypeOf(typed))
-	}
-	return later
+	return rejection.TakeLater(o.Fields, content, kind)
 }
 
 // releaseBody returns the body of a question without the fields that do not exist in the release. rejects returns the
@@ -57,7 +45,7 @@ func (s *Stage) releaseBody(q *Question) (body []byte, rejects func(*Answer) *An
 		}
 		said := ""
 		if !a.OK() {
-			if _, others, strict := strings.Cut(a.Status.Message, StrictDecoding+": "); strict {
+			if _, others, strict := strings.Cut(a.Status.Message, rejection.StrictDecoding+": "); strict {
 				said = others
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/order"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
@@ -53,15 +54,15 @@ func (s *Stage) Load(ctx context.Context, validation string, objects []*unstruct
 	if len(objects) == 0 {
 		return nil, nil, nil
 	}
-	kinds := ParamKinds(objects)
-	phases := map[Phase][]*loading{}
+	kinds := order.ParamKinds(objects)
+	phases := map[order.Phase][]*loading{}
 	for _, u := range objects {
-		at := PhaseOf(u, kinds)
+		at := order.PhaseOf(u, kinds)
 		phases[at] = append(phases[at], &loading{object: u})
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, 10*Patience, fmt.Errorf("the server has not taken the objects within %s", 10*Patience))
 	defer cancel()
-	for _, at := range asStored {
+	for _, at := range order.AsStored {
 		batch := phases[at]
 		for _, l := range batch {
 			l.kind = s.kinds.Of(l.object.GroupVersionKind())
@@ -69,8 +70,8 @@ func (s *Stage) Load(ctx context.Context, validation string, objects []*unstruct
 				l.namespace = cmp.Or(l.object.GetNamespace(), metav1.NamespaceDefault)
 			}
 		}
-		lane := func(l *loading) string { return s.Lane(l.kind, l.namespace, l.object.GetName()) }
-		if err := InLanes(ctx, batch, lane, func(ctx context.Context, l *loading) error { return s.load(ctx, validation, l) }); err != nil {
+		lane := func(l *loading) string { return s.Lanes.Of(l.kind, l.namespace, l.object.GetName()) }
+		if err := order.InLanes(ctx, batch, lane, func(ctx context.Context, l *loading) error { return s.load(ctx, validation, l) }); err != nil {
 			return nil, nil, err
 		}
 		for _, l := range batch {
@@ -87,7 +88,7 @@ func (s *Stage) Load(ctx context.Context, validation string, objects []*unstruct
 	}
 	// The usage in the status of a quota does not include the objects that were loaded.
 	counted := false
-	for _, l := range phases[Readings] {
+	for _, l := range phases[order.Readings] {
 		if l.used == nil {
 			continue
 		}
@@ -151,7 +152,7 @@ func (s *Stage) load(ctx context.Context, validation string, l *loading) error {
 	if l.refused = a.Status; l.refused != nil || l.kind.Resource.GroupResource() != (schema.GroupResource{Resource: "resourcequotas"}) {
 		return nil
 	}
-	s.Limit(l.namespace)
+	s.Lanes.Limit(l.namespace)
 	var counted struct{ Used corev1.ResourceList }
 	data, err := json.Marshal(u.Object["status"])
 	if err == nil {
@@ -167,11 +168,11 @@ func (s *Stage) load(ctx context.Context, validation string, l *loading) error {
 }
 
 // furnish completes a phase, so that the objects of the next one can be stored.
-func (s *Stage) furnish(ctx context.Context, at Phase, batch []*loading) error {
+func (s *Stage) furnish(ctx context.Context, at order.Phase, batch []*loading) error {
 	switch at {
-	case Definitions:
-		lane := func(l *loading) string { return Key(l.kind, "", l.object.GetName()) }
-		err := InLanes(ctx, batch, lane, func(ctx context.Context, l *loading) (err error) {
+	case order.Definitions:
+		lane := func(l *loading) string { return order.Key(l.kind, "", l.object.GetName()) }
+		err := order.InLanes(ctx, batch, lane, func(ctx context.Context, l *loading) (err error) {
 			switch kind := l.kind.Kind.Kind; {
 			case l.refused != nil || l.note != "":
 			case kind == "Namespace":
@@ -188,8 +189,8 @@ func (s *Stage) furnish(ctx context.Context, at Phase, batch []*loading) error {
 			return err
 		}
 		return s.Discover()
-	case Grants:
-		if slices.ContainsFunc(batch, func(l *loading) bool { return l.kind.Resource.Group == rbac }) {
+	case order.Grants:
+		if slices.ContainsFunc(batch, func(l *loading) bool { return l.kind.Resource.Group == order.RBAC }) {
 			if err := s.FurnishRoles(ctx); err != nil {
 				return err
 			}
@@ -204,7 +205,7 @@ func (s *Stage) furnish(ctx context.Context, at Phase, batch []*loading) error {
 func (s *Stage) Undefined(objects []*unstructured.Unstructured) (list []schema.GroupVersionKind) {
 	defined := map[schema.GroupKind]bool{}
 	for _, u := range objects {
-		if u.GroupVersionKind().Group == extensions {
+		if u.GroupVersionKind().Group == order.Extensions {
 			group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
 			kind, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
 			defined[schema.GroupKind{Group: group, Kind: kind}] = true
@@ -212,7 +213,7 @@ func (s *Stage) Undefined(objects []*unstructured.Unstructured) (list []schema.G
 	}
 	for _, u := range objects {
 		kinds := []schema.GroupVersionKind{u.GroupVersionKind()}
-		if _, ok := ParamKind(u); ok {
+		if _, ok := order.ParamKind(u); ok {
 			version, _, _ := unstructured.NestedString(u.Object, "spec", "paramKind", "apiVersion")
 			kind, _, _ := unstructured.NestedString(u.Object, "spec", "paramKind", "kind")
 			kinds = append(kinds, schema.FromAPIVersionAndKind(version, kind))
@@ -298,4 +299,16 @@ func WithoutConversion(u *unstructured.Unstructured) {
 	if Converts(u) {
 		u.Object["spec"].(map[string]any)["conversion"] = map[string]any{"strategy": "None"}
 	}
+}
+
+// Alone reports whether a create takes nothing from a pool that other creates of its phase use.
+func (s *Stage) Alone(k *offline.Kind, namespace string, u *unstructured.Unstructured) bool {
+	if order.IsService(k) {
+		// The default range has addresses for all services, and ports are few.
+		of, _, _ := unstructured.NestedString(u.Object, "spec", "type")
+		if s.ServiceRange != "" || s.Snapshot != nil || of != "" && of != string(corev1.ServiceTypeClusterIP) && of != string(corev1.ServiceTypeExternalName) {
+			return false
+		}
+	}
+	return !s.Lanes.Limited(namespace)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/order"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
@@ -70,11 +71,8 @@ type Stage struct {
 	// kinds are the kinds that the server serves.
 	kinds *offline.Kinds
 
-	mu struct {
-		sync.Mutex
-		// quotas are the namespaces with a quota.
-		quotas map[string]bool
-	}
+	// Lanes are the requests that may not be concurrent.
+	Lanes order.Lanes
 
 	planning
 }
@@ -88,7 +86,6 @@ func Open(ctx context.Context, o Options) (*Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mu.quotas = map[string]bool{}
 	if err = s.Discover(); err == nil {
 		for _, name := range Everywhere {
 			if err = s.FurnishNamespace(ctx, name); err != nil {
@@ -130,7 +127,7 @@ func start(ctx context.Context, o Options) (*Stage, error) {
 		ServiceClusterIPRange: cmp.Or(o.ServiceRange, ServiceRange.String()), ServiceAddresses: o.ServiceAddresses,
 		EnableAdmissionPlugins:  []string{serviceAccountPlugin},
 		DisableAdmissionPlugins: []string{admission.InitializersName},
-		MaxRequestsInFlight:     10 * Parallel, MaxMutatingRequestsInFlight: 10 * Parallel,
+		MaxRequestsInFlight:     10 * order.Parallel, MaxMutatingRequestsInFlight: 10 * order.Parallel,
 		Rehearsals: true, Kubernetes: !o.Gatehouse, MayConvert: o.MayConvert,
 	}
 	options.AdmissionConfigFile = o.AdmissionConfigFile

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/order"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
@@ -30,7 +31,7 @@ type Unseen struct {
 type About struct {
 	Kind      *offline.Kind
 	Namespace string
-	Phase     Phase
+	Phase     order.Phase
 	// Operation is empty for an object that does not change.
 	Operation apiadmission.Operation
 	// Authorized reports whether the user's rights matter.
@@ -105,10 +106,10 @@ func (s *Stage) Unseen() []Unseen {
 		case resource == schema.GroupResource{Resource: "namespaces"}:
 			u.Missing = "every namespace was taken to exist and to have no labels, also for PodSecurity"
 			u.concerns = func(a *About) bool { return a.Namespace != "" }
-		case resource.Group == extensions:
+		case resource.Group == order.Extensions:
 			u.Missing = "custom resources are not known"
 			u.concerns = func(a *About) bool { return a.Kind == nil || a.Kind.Guessed }
-		case resource.Group == rbac:
+		case resource.Group == order.RBAC:
 			u.Missing = "the rights of users are not known"
 			u.concerns = func(a *About) bool { return a.Authorized }
 		case resource.Resource == "volumeattributesclasses":
@@ -116,7 +117,7 @@ func (s *Stage) Unseen() []Unseen {
 			u.concerns = func(*About) bool { return false }
 		case resource.Resource == "servicecidrs":
 			u.Missing = "the cluster IPs of services were taken to come from " + ServiceRange.String()
-			u.concerns = func(a *About) bool { return a.Phase == Fixed }
+			u.concerns = func(a *About) bool { return a.Phase == order.Fixed }
 		case resource.Group == "resource.k8s.io":
 			u.concerns = func(a *About) bool { return a.Kind != nil && a.Kind.Resource.Group == "resource.k8s.io" }
 		case not.Resource == "discovery":

@@ -11,7 +11,7 @@ import (
 	"github.com/go-openapi/jsonpointer"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
@@ -34,7 +34,7 @@ func (t *Test) compare(o *Outcome) []Failure {
 		list = append(list, Failure{e.at(name), field, want, got})
 	}
 	for _, name := range o.Unanswered {
-		if !slices.ContainsFunc(e.notCalled, func(n string) bool { return stage.IsCalled(n, name) }) {
+		if !slices.ContainsFunc(e.notCalled, func(n string) bool { return rejection.IsCalled(n, name) }) {
 			fail("webhooks", "an answer for the webhook "+name+", a program, or --call", "no answer")
 		}
 	}
@@ -92,12 +92,12 @@ func (t *Test) compare(o *Outcome) []Failure {
 		}
 	}
 	for _, want := range e.called {
-		if !slices.ContainsFunc(o.Called, func(n string) bool { return stage.IsCalled(want, n) }) {
+		if !slices.ContainsFunc(o.Called, func(n string) bool { return rejection.IsCalled(want, n) }) {
 			fail("called", want, "called were "+compact(o.Called))
 		}
 	}
 	for _, want := range e.notCalled {
-		if slices.ContainsFunc(o.Called, func(n string) bool { return stage.IsCalled(want, n) }) {
+		if slices.ContainsFunc(o.Called, func(n string) bool { return rejection.IsCalled(want, n) }) {
 			fail("notCalled", want, "it was called")
 		}
 	}

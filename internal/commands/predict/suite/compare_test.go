@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 )
 
 // An object must have the expected parts: the named fields, elements in their order or by their names, and numbers by
@@ -68,8 +68,8 @@ func TestDiffsShowTheRealList(t *testing.T) {
 // Each expectation of a test fails by itself, at its own line.
 func TestExpectationsFail(t *testing.T) {
 	yes, code, cost := true, int64(403), int64(5)
-	e := expect{line: 1, lines: map[string]int{"by": 7, "called": 8}, allowed: &yes, code: &code, by: &stage.Decider{Policy: "a", Binding: "b"}, called: []string{"hooks/x"}, notCalled: []string{"hooks/y"}, costBelow: &cost}
-	o := &Outcome{Code: 422, Message: "no", By: []stage.Decider{{Policy: "a", Binding: "c"}}, Called: []string{"hooks/y"}, Cost: 5}
+	e := expect{line: 1, lines: map[string]int{"by": 7, "called": 8}, allowed: &yes, code: &code, by: &rejection.Decider{Policy: "a", Binding: "b"}, called: []string{"hooks/x"}, notCalled: []string{"hooks/y"}, costBelow: &cost}
+	o := &Outcome{Code: 422, Message: "no", By: []rejection.Decider{{Policy: "a", Binding: "c"}}, Called: []string{"hooks/y"}, Cost: 5}
 	var got []string
 	for _, f := range (&Test{expect: e}).compare(o) {
 		got = append(got, f.Field)

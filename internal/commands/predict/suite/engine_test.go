@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/engines"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/recipe"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
@@ -255,15 +255,15 @@ metadata: {name: some}
 			texts := engineFiles(t)
 			tc.change(texts)
 			write(t, texts)
-			recipe, err := engines.Read("engine/engine.yaml")
+			engine, err := recipe.Read("engine/engine.yaml")
 			if err != nil {
 				t.Fatal(err)
 			}
-			set, err := Find([]string{"policies"}, Reading{Through: []string{recipe.Name}})
+			set, err := Find([]string{"policies"}, Reading{Through: []string{engine.Name}})
 			if err != nil || len(set.Errors) > 0 {
 				t.Fatal(err, set.Errors)
 			}
-			report, err := Run(t.Context(), Options{Set: set, Engines: []*engines.Recipe{recipe}})
+			report, err := Run(t.Context(), Options{Set: set, Engines: []*recipe.Recipe{engine}})
 			if err != nil {
 				t.Fatal(err)
 			}

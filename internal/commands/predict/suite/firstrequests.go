@@ -20,6 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/solve"
 )
@@ -464,7 +465,7 @@ func (f *firstTests) try(sj *requestKind, st *solve.State) (*attempt, error) {
 			}
 		}
 	}
-	if !o.Allowed && !slices.ContainsFunc(o.By, func(d stage.Decider) bool { return d.Policy == f.name }) {
+	if !o.Allowed && !slices.ContainsFunc(o.By, func(d rejection.Decider) bool { return d.Policy == f.name }) {
 		a.foreign, a.causes = o.Message, o.Causes
 	}
 	return a, nil

@@ -29,6 +29,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/engines"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
@@ -41,12 +42,12 @@ var administrator = user.DefaultInfo{Name: "kubernetes-admin", Groups: []string{
 
 // Outcome is the result of a test's request.
 type Outcome struct {
-	Allowed bool            `json:"allowed"`
-	Code    int             `json:"code"`
-	Reason  string          `json:"reason,omitempty"`
-	Message string          `json:"message,omitempty"`
-	By      []stage.Decider `json:"by,omitempty"`
-	Causes  []OutcomeCause  `json:"causes,omitempty"`
+	Allowed bool                `json:"allowed"`
+	Code    int                 `json:"code"`
+	Reason  string              `json:"reason,omitempty"`
+	Message string              `json:"message,omitempty"`
+	By      []rejection.Decider `json:"by,omitempty"`
+	Causes  []OutcomeCause      `json:"causes,omitempty"`
 	// Warnings are for the client, and Annotations for the audit log.
 	Warnings    []string          `json:"warnings,omitempty"`
 	Annotations map[string]string `json:"auditAnnotations,omitempty"`
@@ -332,7 +333,7 @@ func complete(ctx context.Context, w *stage.Stage, u *unstructured.Unstructured)
 // judge evaluates the request of a test. saw, if set, receives each evaluation of an expression.
 func (t *Test) judge(ctx context.Context, w *stage.Stage, calls *callers, saw witness) (*Outcome, error) {
 	o, err := t.ask(ctx, w, calls, saw, false)
-	if err == nil && t.Suite.engine != "" && !o.Allowed && len(o.By) > 0 && o.By[0].Plugin == stage.API && t.request.operation == opCreate && t.request.subresource == "" {
+	if err == nil && t.Suite.engine != "" && !o.Allowed && len(o.By) > 0 && o.By[0].Plugin == rejection.API && t.request.operation == opCreate && t.request.subresource == "" {
 		// The suites of other tools contain objects that no API server accepts.
 		if invalid, err := t.ask(ctx, w, calls, saw, true); err == nil {
 			invalid.invalid = true

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 )
 
@@ -422,8 +422,8 @@ func (p *parser) match(n *yamlv3.Node, what string) *match {
 	return m
 }
 
-func (p *parser) by(n *yamlv3.Node) *stage.Decider {
-	b := &stage.Decider{}
+func (p *parser) by(n *yamlv3.Node) *rejection.Decider {
+	b := &rejection.Decider{}
 	p.fields(n, "by", map[string]field{
 		"plugin":     p.text(&b.Plugin, "by.plugin"),
 		"policy":     p.text(&b.Policy, "by.policy"),
@@ -431,7 +431,7 @@ func (p *parser) by(n *yamlv3.Node) *stage.Decider {
 		"webhook":    p.text(&b.Webhook, "by.webhook"),
 		"validation": func(n *yamlv3.Node) { b.Validation = new(int64); p.number(b.Validation, "by.validation")(n) },
 	})
-	if *b == (stage.Decider{}) {
+	if *b == (rejection.Decider{}) {
 		p.fail(n, "by is empty: name a plugin, policy, binding or webhook")
 	}
 	return b

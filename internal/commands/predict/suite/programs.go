@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/engines"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/recipe"
 )
 
 // programPatience is the time that a program may take to listen: it may have to be compiled.
@@ -33,19 +34,19 @@ type process struct {
 
 // startPrograms starts the programs of suites, and makes the seats of engines. Webhook configurations and CRDs that
 // refer to the services of programs get the CA of the programs' certificates.
-func startPrograms(suites []*Suite, recipes []*engines.Recipe, set *worldSet, o *stage.Options) (_ *running, err error) {
+func startPrograms(suites []*Suite, recipes []*recipe.Recipe, set *worldSet, o *stage.Options) (_ *running, err error) {
 	r := &running{services: map[string]bool{}}
 	defer func() {
 		if err != nil {
 			r.stop()
 		}
 	}()
-	for _, recipe := range recipes {
-		e, err := recipe.Prepare()
+	for _, one := range recipes {
+		e, err := engines.Prepare(one)
 		if err != nil {
 			return nil, err
 		}
-		r.engines, r.services[recipe.Service] = append(r.engines, e), true
+		r.engines, r.services[one.Service] = append(r.engines, e), true
 		o.ServiceAddresses = append(o.ServiceAddresses, e.ServiceAddress())
 	}
 	for _, s := range suites {

@@ -18,8 +18,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/crdschema"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/engines"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/recipe"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
@@ -58,7 +59,7 @@ type Options struct {
 	// be run.
 	StartPrograms bool
 	// Engines are started for the tests that they evaluate.
-	Engines []*engines.Recipe
+	Engines []*recipe.Recipe
 	// FailOnSkip matches the reasons of skipped tests that count as errors; nil matches none.
 	FailOnSkip *regexp.Regexp
 	// Keep keeps the requests and the objects of all outcomes, which need much memory for many tests.
@@ -442,7 +443,7 @@ func load(ctx context.Context, w *stage.Stage, set *manifests.Set) (notes []stri
 	for i := range refused {
 		r := &refused[i]
 		o := places[r.Object]
-		for _, f := range stage.Faults(r.Status, r.Object.Object) {
+		for _, f := range rejection.Faults(r.Status, r.Object.Object) {
 			if r.Unserved {
 				f.Place, f.Message = "apiVersion", f.Message+": add the definition of the kind to the files"
 			}

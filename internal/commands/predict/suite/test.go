@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 )
 
 // Suite has the tests of one file.
@@ -105,7 +105,7 @@ type expect struct {
 	code        *int64
 	reason      *match
 	message     *match
-	by          *stage.Decider
+	by          *rejection.Decider
 	causes      []cause
 	warnings    []match
 	annotations []annotation

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/engines"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/recipe"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 )
 
@@ -29,12 +30,12 @@ func (f *finder) hasEngine(name string) bool { return slices.Contains(f.Through,
 
 // recipes returns the recipes of the engines that suites with one test environment need: the engine of the suites, or
 // the engines whose policies are in the environment.
-func (r *runner) recipes(suites []*Suite, set *worldSet) (list []*engines.Recipe) {
-	for _, recipe := range r.Engines {
-		if suites[0].engine == recipe.Name || suites[0].engine == "" && slices.ContainsFunc(set.Objects, func(o *manifests.Object) bool {
-			return recipe.Judges(at(o.Content, "apiVersion"), at(o.Content, "kind"))
+func (r *runner) recipes(suites []*Suite, set *worldSet) (list []*recipe.Recipe) {
+	for _, one := range r.Engines {
+		if suites[0].engine == one.Name || suites[0].engine == "" && slices.ContainsFunc(set.Objects, func(o *manifests.Object) bool {
+			return one.Judges(at(o.Content, "apiVersion"), at(o.Content, "kind"))
 		}) {
-			list = append(list, recipe)
+			list = append(list, one)
 		}
 	}
 	return list
@@ -229,10 +230,10 @@ func (r *runner) late(t *Test, o *Outcome, since time.Time) bool {
 }
 
 // through adds a note about an engine to the report.
-func (r *runner) through(recipe *engines.Recipe) {
-	note := "decided by " + recipe.Name + ", in addition to the server"
-	if recipe.Note != "" {
-		note += ": " + recipe.Note
+func (r *runner) through(engine *recipe.Recipe) {
+	note := "decided by " + engine.Name + ", in addition to the server"
+	if engine.Note != "" {
+		note += ": " + engine.Note
 	}
 	r.note(note)
 }

@@ -9,7 +9,7 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 )
 
 // Update sets the expectations of failed tests to the actual results, in files of Gatehouse's own format. It returns
@@ -189,7 +189,7 @@ func (r *Result) rewrite(n *yamlv3.Node) {
 	if failed["notCalled"] {
 		var left []string
 		for _, name := range r.test.expect.notCalled {
-			if !slices.ContainsFunc(o.Called, func(called string) bool { return stage.IsCalled(name, called) }) {
+			if !slices.ContainsFunc(o.Called, func(called string) bool { return rejection.IsCalled(name, called) }) {
 				left = append(left, name)
 			}
 		}
@@ -207,7 +207,7 @@ func (r *Result) rewrite(n *yamlv3.Node) {
 }
 
 // byOf returns the decider of a rejection in the format of a test.
-func byOf(by []stage.Decider) map[string]any {
+func byOf(by []rejection.Decider) map[string]any {
 	out := map[string]any{}
 	if len(by) == 0 {
 		return out

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/recipe"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 )
@@ -33,18 +34,18 @@ const (
 
 // Engine is a policy engine next to a stage.
 type Engine struct {
-	*Recipe
+	*recipe.Recipe
 	*Seat
 }
 
 // Prepare makes the seat of an engine. The caller must stop it.
-func (r *Recipe) Prepare() (*Engine, error) {
+func Prepare(r *recipe.Recipe) (*Engine, error) {
 	seat, err := NewSeat(r.Service)
 	if err != nil {
 		return nil, err
 	}
-	seat.Set("DIR", r.dir)
-	seat.Set("PROGRAM", r.program)
+	seat.Set("DIR", r.Dir)
+	seat.Set("PROGRAM", r.Path)
 	return &Engine{r, seat}, nil
 }
 
@@ -59,7 +60,7 @@ func (e *Engine) Start(ctx context.Context, w *stage.Stage) (err error) {
 	}()
 	var objects []*unstructured.Unstructured
 	for _, name := range e.Manifests {
-		set, err := manifests.Read([]string{filepath.Join(e.dir, name)}, nil)
+		set, err := manifests.Read([]string{filepath.Join(e.Dir, name)}, nil)
 		if err != nil {
 			return err
 		}
@@ -87,7 +88,7 @@ func (e *Engine) Start(ctx context.Context, w *stage.Stage) (err error) {
 		return err
 	}
 	e.Set("KUBECONFIG", w.Address().Kubeconfig)
-	if err := e.Seat.Start(e.Command, e.Env, e.dir); err != nil {
+	if err := e.Seat.Start(e.Command, e.Env, e.Dir); err != nil {
 		return err
 	}
 	if err := e.Await(ctx); err != nil {
@@ -147,8 +148,8 @@ func (e *Engine) Give(ctx context.Context, w *stage.Stage, policies []*unstructu
 	byPlace := map[int][]*unstructured.Unstructured{}
 	for _, u := range policies {
 		u = u.DeepCopy()
-		at := e.place(u.GetAPIVersion(), u.GetKind())
-		e.Policies[at].enforced(u.Object)
+		at := e.Place(u.GetAPIVersion(), u.GetKind())
+		e.Policies[at].Enforce(u.Object)
 		byPlace[at] = append(byPlace[at], u)
 	}
 	for _, at := range slices.Sorted(maps.Keys(byPlace)) {
@@ -166,7 +167,7 @@ func (e *Engine) Give(ctx context.Context, w *stage.Stage, policies []*unstructu
 			return taken, errUntaken{fmt.Errorf("the engine %s does not take %s: %s", e.Name, report.Title(r.Object.GetKind(), r.Object.GetNamespace(), r.Object.GetName()), r.Status.Message)}
 		}
 		for _, u := range byPlace[at] {
-			if of.ready != nil {
+			if of.Ready != "" {
 				if err := e.awaitPolicy(ctx, w, of, u); err != nil {
 					return taken, err
 				}
@@ -256,7 +257,7 @@ func namespaceOf(u *unstructured.Unstructured) string {
 }
 
 // awaitPolicy waits until the engine applies a policy.
-func (e *Engine) awaitPolicy(ctx context.Context, w *stage.Stage, of *Policies, u *unstructured.Unstructured) error {
+func (e *Engine) awaitPolicy(ctx context.Context, w *stage.Stage, of *recipe.Policies, u *unstructured.Unstructured) error {
 	late := errUntaken{fmt.Errorf("within %s", policyPatience)}
 	ctx, cancel := context.WithTimeoutCause(ctx, policyPatience, late)
 	defer cancel()
@@ -268,9 +269,7 @@ func (e *Engine) awaitPolicy(ctx context.Context, w *stage.Stage, of *Policies, 
 			return false, err
 		}
 		now = found
-		value, _, err := of.ready.ContextEval(ctx, map[string]any{"object": found.Object})
-		// An absent field is an error.
-		return err == nil && value.Value() == true, nil
+		return of.Applied(ctx, found.Object), nil
 	})
 	if errors.As(err, new(errUntaken)) {
 		status := "it has no status"

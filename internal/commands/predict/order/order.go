@@ -1,8 +1,9 @@
-package stage
+package order
 
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -38,17 +39,18 @@ const (
 // AsApplied is the order in which people apply objects to a cluster: registrations are active for all later objects.
 var AsApplied = []Phase{Definitions, Readings, Grants, Params, Registrations, Bindings, Fixed, Others}
 
-// asStored is the order in which a Stage loads objects: registrations are not active for existing objects.
-var asStored = []Phase{Definitions, Readings, Grants, Params, Fixed, Others, Registrations, Bindings}
+// AsStored is the order in which a stage loads objects: registrations are not active for existing objects.
+var AsStored = []Phase{Definitions, Readings, Grants, Params, Fixed, Others, Registrations, Bindings}
 
+// API groups whose objects come first.
 const (
-	rbac       = "rbac.authorization.k8s.io"
-	extensions = "apiextensions.k8s.io"
+	RBAC       = "rbac.authorization.k8s.io"
+	Extensions = "apiextensions.k8s.io"
 )
 
 var phaseOf = map[schema.GroupKind]Phase{
 	{Kind: "Namespace"}: Definitions,
-	{Group: extensions, Kind: "CustomResourceDefinition"}:    Definitions,
+	{Group: Extensions, Kind: "CustomResourceDefinition"}:    Definitions,
 	{Group: "apiregistration.k8s.io", Kind: "APIService"}:    Definitions,
 	{Kind: "ServiceAccount"}:                                 Readings,
 	{Kind: "LimitRange"}:                                     Readings,
@@ -62,10 +64,10 @@ var phaseOf = map[schema.GroupKind]Phase{
 	{Group: "networking.k8s.io", Kind: "IngressClass"}:       Readings,
 	{Group: "networking.k8s.io", Kind: "ServiceCIDR"}:        Readings,
 	{Group: "resource.k8s.io", Kind: "DeviceClass"}:          Readings,
-	{Group: rbac, Kind: "Role"}:                              Readings,
-	{Group: rbac, Kind: "ClusterRole"}:                       Readings,
-	{Group: rbac, Kind: "RoleBinding"}:                       Grants,
-	{Group: rbac, Kind: "ClusterRoleBinding"}:                Grants,
+	{Group: RBAC, Kind: "Role"}:                              Readings,
+	{Group: RBAC, Kind: "ClusterRole"}:                       Readings,
+	{Group: RBAC, Kind: "RoleBinding"}:                       Grants,
+	{Group: RBAC, Kind: "ClusterRoleBinding"}:                Grants,
 }
 
 // PhaseOf returns the phase of an object. paramKinds are the kinds that policies refer to.
@@ -134,39 +136,45 @@ func Key(k *offline.Kind, namespace, name string) string {
 	return k.Resource.GroupResource().String() + " " + namespace + "/" + name
 }
 
-// Lane names a sequence of requests in a phase. Requests for the same object, and requests that take from the same
-// pool, share a lane.
-func (s *Stage) Lane(k *offline.Kind, namespace, name string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// Lanes are the sequences of requests within a phase. The zero value is ready. It is safe for concurrent use.
+type Lanes struct {
+	mu sync.Mutex
+	// quotas are the namespaces with a quota.
+	quotas map[string]bool
+}
+
+// Of names the lane of a request. Requests for the same object, and requests that take from the same pool, share a
+// lane.
+func (l *Lanes) Of(k *offline.Kind, namespace, name string) string {
 	switch {
-	case k.Resource.Group == "" && k.Resource.Resource == "services":
+	case IsService(k):
 		return "services"
-	case namespace != "" && s.mu.quotas[namespace]:
+	case namespace != "" && l.Limited(namespace):
 		return "quota " + namespace
 	}
 	return Key(k, namespace, name)
 }
 
-// Alone reports whether a create takes nothing from a pool that other creates of its phase use.
-func (s *Stage) Alone(k *offline.Kind, namespace string, u *unstructured.Unstructured) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if k.Resource.Group == "" && k.Resource.Resource == "services" {
-		// The default range has addresses for all services, and ports are few.
-		of, _, _ := unstructured.NestedString(u.Object, "spec", "type")
-		if s.ServiceRange != "" || s.Snapshot != nil || of != "" && of != string(corev1.ServiceTypeClusterIP) && of != string(corev1.ServiceTypeExternalName) {
-			return false
-		}
+// Limit notes that a namespace has a quota, or will have one after this phase.
+func (l *Lanes) Limit(namespace string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.quotas == nil {
+		l.quotas = map[string]bool{}
 	}
-	return !s.mu.quotas[namespace]
+	l.quotas[namespace] = true
 }
 
-// Limit notes that a namespace has a quota, or will have one after this phase.
-func (s *Stage) Limit(namespace string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.quotas[namespace] = true
+// Limited reports whether a namespace has a quota.
+func (l *Lanes) Limited(namespace string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.quotas[namespace]
+}
+
+// IsService reports whether a kind is the Service of Kubernetes, whose addresses and ports come from a pool.
+func IsService(k *offline.Kind) bool {
+	return k.Resource.Group == "" && k.Resource.Resource == "services"
 }
 
 // Parallel is the number of concurrent requests.

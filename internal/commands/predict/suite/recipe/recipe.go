@@ -1,7 +1,8 @@
-package engines
+package recipe
 
 import (
 	"cmp"
+	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -52,9 +53,11 @@ type Recipe struct {
 	// Note describes the features of the engine that tests do not cover.
 	Note string `json:"note,omitempty"`
 
-	// dir and program are the location of the engine.
-	dir, program string
-	answers      []*regexp.Regexp
+	// Dir is the directory of the engine, and Path the file of its program, as found by Read.
+	Dir  string `json:"-"`
+	Path string `json:"-"`
+
+	answers []*regexp.Regexp
 }
 
 // Policies are kinds of an engine's policies. They are stored in the order of the recipe.
@@ -68,15 +71,15 @@ type Policies struct {
 	// Ready is a CEL expression that is true when the engine applies the policy in the variable object.
 	Ready string `json:"ready,omitempty"`
 
-	ready cel.Program
+	applied cel.Program
 }
 
-//go:embed recipes/*.yaml
-var recipes embed.FS
+//go:embed builtin/*.yaml
+var builtin embed.FS
 
 // names returns the names of the built-in recipes.
 func names() []string {
-	entries, err := recipes.ReadDir("recipes")
+	entries, err := builtin.ReadDir("builtin")
 	if err != nil {
 		panic(err)
 	}
@@ -96,7 +99,7 @@ func Read(text string) (*Recipe, error) {
 	dir := at
 	switch {
 	case slices.Contains(names(), name):
-		data, err = recipes.ReadFile("recipes/" + name + ".yaml")
+		data, err = builtin.ReadFile("builtin/" + name + ".yaml")
 	case strings.ContainsAny(name, `/.\`) && at == "":
 		data, err = files.ReadArgument(name, files.Configuration)
 		dir = filepath.Dir(name)
@@ -161,7 +164,7 @@ func (r *Recipe) compile() error {
 		if issues.Err() != nil {
 			return fmt.Errorf("policies[%d].ready: %w", i, issues.Err())
 		}
-		if p.ready, err = env.Program(ast, cel.CostLimit(1_000_000)); err != nil {
+		if p.applied, err = env.Program(ast, cel.CostLimit(1_000_000)); err != nil {
 			return fmt.Errorf("policies[%d].ready: %w", i, err)
 		}
 	}
@@ -195,16 +198,16 @@ func (r *Recipe) find(at string) error {
 	if err != nil {
 		return err
 	}
-	r.dir, r.program = at, filepath.Join(at, cmp.Or(r.Program, r.Name))
+	r.Dir, r.Path = at, filepath.Join(at, cmp.Or(r.Program, r.Name))
 	if info, err := os.Stat(at); err == nil && !info.IsDir() {
-		r.dir, r.program = filepath.Dir(at), at
+		r.Dir, r.Path = filepath.Dir(at), at
 	}
 	needed := make([]string, 0, 1+len(r.Manifests))
 	if r.Program != "" {
-		needed = append(needed, r.program)
+		needed = append(needed, r.Path)
 	}
 	for _, name := range r.Manifests {
-		needed = append(needed, filepath.Join(r.dir, name))
+		needed = append(needed, filepath.Join(r.Dir, name))
 	}
 	for _, file := range needed {
 		if _, err := os.Stat(file); err != nil {
@@ -215,10 +218,10 @@ func (r *Recipe) find(at string) error {
 }
 
 // Judges reports whether the engine has policies of a kind.
-func (r *Recipe) Judges(apiVersion, kind string) bool { return r.place(apiVersion, kind) >= 0 }
+func (r *Recipe) Judges(apiVersion, kind string) bool { return r.Place(apiVersion, kind) >= 0 }
 
-// place returns the index of a kind in Policies; -1 if the engine has no policies of it.
-func (r *Recipe) place(apiVersion, kind string) int {
+// Place returns the index of a kind in Policies; -1 if the engine has no policies of it.
+func (r *Recipe) Place(apiVersion, kind string) int {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	return slices.IndexFunc(r.Policies, func(p Policies) bool {
 		return p.Group == group && (len(p.Kinds) == 0 || slices.Contains(p.Kinds, kind))
@@ -237,8 +240,15 @@ func (r *Recipe) Named(message string) (policies []string) {
 	return policies
 }
 
-// enforced puts a policy into enforcing mode.
-func (p *Policies) enforced(content map[string]any) {
+// Applied reports whether Ready is true for a policy, as the engine has last written it. A field that is absent makes it
+// false.
+func (p *Policies) Applied(ctx context.Context, policy map[string]any) bool {
+	value, _, err := p.applied.ContextEval(ctx, map[string]any{"object": policy})
+	return err == nil && value.Value() == true
+}
+
+// Enforce puts a policy into enforcing mode.
+func (p *Policies) Enforce(content map[string]any) {
 	for path, value := range p.Set {
 		set(content, strings.Split(path, "."), value)
 	}

@@ -1,4 +1,4 @@
-package stage
+package rejection
 
 import (
 	"testing"
@@ -15,12 +15,12 @@ func TestLaterFieldsOfDefinitions(t *testing.T) {
 		return map[string]any{"status": map[string]any{"observedGeneration": 1, "conditions": []any{map[string]any{"type": "Established", "observedGeneration": 1}}}}
 	}
 	kind := apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
-	old := &Options{Fields: emulation.FieldsOf("1.34")}
-	if later := old.TakeLater(definition(), kind); !cmp.Equal(later, []string{"status.conditions[0].observedGeneration", "status.observedGeneration"}) {
+	old := emulation.FieldsOf("1.34")
+	if later := TakeLater(old, definition(), kind); !cmp.Equal(later, []string{"status.conditions[0].observedGeneration", "status.observedGeneration"}) {
 		t.Errorf("fields that 1.34 does not have: %q", later)
 	}
-	newer := &Options{Fields: emulation.FieldsOf("1.35")}
-	if later := newer.TakeLater(definition(), kind); later != nil {
+	newer := emulation.FieldsOf("1.35")
+	if later := TakeLater(newer, definition(), kind); later != nil {
 		t.Errorf("fields that 1.35 does not have: %q", later)
 	}
 }

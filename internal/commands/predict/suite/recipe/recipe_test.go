@@ -1,4 +1,4 @@
-package engines
+package recipe
 
 import (
 	"os"
@@ -42,7 +42,7 @@ func TestRecipesFindTheirEngine(t *testing.T) {
 			switch {
 			case tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)):
 				t.Errorf("got %v, want %q", err, tc.says)
-			case tc.says == "" && (err != nil || r.program != tc.program):
+			case tc.says == "" && (err != nil || r.Path != tc.program):
 				t.Errorf("got %+v, %v; want %s", r, err, tc.program)
 			}
 		})
@@ -101,7 +101,7 @@ func TestPoliciesReject(t *testing.T) {
 		return map[string]any{"spec": spec}
 	}
 	got, want := policy(""), policy("deny")
-	if p.enforced(got); !reflect.DeepEqual(got, want) {
+	if p.Enforce(got); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)
 	}
 }

@@ -1,4 +1,4 @@
-package stage
+package order
 
 import (
 	"context"
@@ -54,12 +54,12 @@ func TestPhases(t *testing.T) {
 
 // Both orders contain every phase once. Registrations are active for applied objects, and not for existing ones.
 func TestOrders(t *testing.T) {
-	for _, order := range [][]Phase{AsApplied, asStored} {
+	for _, order := range [][]Phase{AsApplied, AsStored} {
 		if sorted := slices.Sorted(slices.Values(order)); !slices.Equal(sorted, []Phase{Definitions, Readings, Grants, Params, Registrations, Bindings, Fixed, Others}) {
 			t.Errorf("phases %v", order)
 		}
 	}
-	if slices.Index(AsApplied, Registrations) > slices.Index(AsApplied, Others) || slices.Index(asStored, Registrations) < slices.Index(asStored, Others) {
+	if slices.Index(AsApplied, Registrations) > slices.Index(AsApplied, Others) || slices.Index(AsStored, Registrations) < slices.Index(AsStored, Others) {
 		t.Error("registrations come too late, or too early")
 	}
 }
@@ -102,9 +102,8 @@ func TestParamKinds(t *testing.T) {
 // Requests are sequential if they are for one object, take from one pool, or count towards one quota; quotas of
 // different namespaces are independent.
 func TestLanes(t *testing.T) {
-	s := &Stage{}
-	s.mu.quotas = map[string]bool{}
-	s.Limit("limited")
+	var lanes Lanes
+	lanes.Limit("limited")
 	kinds := offline.Builtin()
 	kind := func(version, name string) *offline.Kind { return kinds.Of(schema.FromAPIVersionAndKind(version, name)) }
 	pod, beta, stable := kind("v1", "Pod"), kind("events.k8s.io/v1", "Event"), kind("v1", "Event")
@@ -113,13 +112,13 @@ func TestLanes(t *testing.T) {
 		a, b string
 		same bool
 	}{
-		{"one object", s.Lane(pod, "shop", "a"), s.Lane(pod, "shop", "a"), true},
-		{"two objects", s.Lane(pod, "shop", "a"), s.Lane(pod, "shop", "b"), false},
-		{"two namespaces", s.Lane(pod, "shop", "a"), s.Lane(pod, "test", "a"), false},
-		{"two groups", s.Lane(beta, "shop", "a"), s.Lane(stable, "shop", "a"), false},
-		{"two services", s.Lane(kind("v1", "Service"), "shop", "a"), s.Lane(kind("v1", "Service"), "test", "b"), true},
-		{"under a quota", s.Lane(pod, "limited", "a"), s.Lane(kind("v1", "Secret"), "limited", "b"), true},
-		{"under a quota and not", s.Lane(pod, "limited", "a"), s.Lane(pod, "shop", "a"), false},
+		{"one object", lanes.Of(pod, "shop", "a"), lanes.Of(pod, "shop", "a"), true},
+		{"two objects", lanes.Of(pod, "shop", "a"), lanes.Of(pod, "shop", "b"), false},
+		{"two namespaces", lanes.Of(pod, "shop", "a"), lanes.Of(pod, "test", "a"), false},
+		{"two groups", lanes.Of(beta, "shop", "a"), lanes.Of(stable, "shop", "a"), false},
+		{"two services", lanes.Of(kind("v1", "Service"), "shop", "a"), lanes.Of(kind("v1", "Service"), "test", "b"), true},
+		{"under a quota", lanes.Of(pod, "limited", "a"), lanes.Of(kind("v1", "Secret"), "limited", "b"), true},
+		{"under a quota and not", lanes.Of(pod, "limited", "a"), lanes.Of(pod, "shop", "a"), false},
 	} {
 		if got := tc.a == tc.b; got != tc.same {
 			t.Errorf("%s: %q and %q", tc.name, tc.a, tc.b)

@@ -1,4 +1,4 @@
-package stage
+package rejection
 
 import (
 	"encoding/json"
@@ -8,11 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
 )
@@ -23,14 +21,11 @@ import (
 func Undecodable(content map[string]any) string {
 	version, _ := content["apiVersion"].(string)
 	name, _ := content["kind"].(string)
-	kind := schema.FromAPIVersionAndKind(version, name)
-	of := reflect.TypeFor[struct {
-		metav1.ObjectMeta `json:"metadata"`
-	}]()
-	if kind == apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition") {
-		of = reflect.TypeFor[apiextensionsv1.CustomResourceDefinition]()
-	} else if typed, err := scheme.Scheme.New(kind); err == nil {
-		of = reflect.TypeOf(typed)
+	of := typeOf(schema.FromAPIVersionAndKind(version, name))
+	if of == nil {
+		of = reflect.TypeFor[struct {
+			metav1.ObjectMeta `json:"metadata"`
+		}]()
 	}
 	return undecodable(content, of, "")
 }

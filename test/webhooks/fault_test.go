@@ -272,8 +272,8 @@ func TestFaultsLeaveNothingBehind(t *testing.T) {
 		g, f := open()
 		goroutines, files = min(g, goroutines), min(f, files)
 	}
-	failTogether(t, s, ns, 3)
-	// Each fault occurs twelve times. The numbers of goroutines and files vary slightly at any time.
+	failTogether(t, s, ns, speed.Of(2, 3))
+	// Each fault occurs at least eight times. The numbers of goroutines and files vary slightly at any time.
 	const some = 5
 	harness.Eventually(t, "what there was before", func() error {
 		if g, f := open(); g > goroutines+some || f > files+some {

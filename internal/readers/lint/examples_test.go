@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
+	_ "github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 const (

@@ -18,9 +18,9 @@ import (
 // Stdin is the path of standard input.
 const Stdin = "-"
 
-// Most bounds the documents of all paths together, and the elements of their lists. A check holds about 50 KB for
-// each object.
-const Most = 50_000
+// most bounds the documents of all paths together, and the elements of their lists. A check holds about 50 KB for
+// each object. Tests take a smaller bound.
+var most = 50_000
 
 // stdinName is the name of standard input in messages.
 const stdinName = "standard input"
@@ -110,7 +110,7 @@ func (t TooMuch) Error() string { return string(t) }
 
 // Read reads paths. A path is a file, a directory, or Stdin. In a directory, it reads the files .yaml, .yml and
 // .json in it and below it, without hidden directories. It is an error if a path itself cannot be read, or if all
-// paths together exceed Most or the size limit of one file; an error below a path is a Problem.
+// paths together have too many documents, or more bytes than one file may have; an error below a path is a Problem.
 func Read(paths []string, stdin io.Reader) (*Set, error) { return ReadBut(&Ignore{}, paths, stdin) }
 
 // ReadBut is Read without the ignored files, which become a Note.
@@ -163,10 +163,10 @@ func (r *reader) add(file string, data []byte) error {
 	if r.size += int64(len(data)); r.size > files.Objects {
 		return TooMuch(fmt.Sprintf("%s: with this file, there are more than %d MiB to read: name fewer files or directories", file, files.Objects>>20))
 	}
-	left := Most - len(r.set.Objects) - len(r.set.Problems) - len(r.set.Notes)
+	left := most - len(r.set.Objects) - len(r.set.Problems) - len(r.set.Notes)
 	c, err := parse(file, data, left)
 	if err != nil {
-		return TooMuch(fmt.Sprintf("%s: with this file, there are more than %d documents and elements of lists: name fewer files or directories, or split the file", file, Most))
+		return TooMuch(fmt.Sprintf("%s: with this file, there are more than %d documents and elements of lists: name fewer files or directories, or split the file", file, most))
 	}
 	r.set.Files = append(r.set.Files, file)
 	r.set.Objects = append(r.set.Objects, c.Objects...)

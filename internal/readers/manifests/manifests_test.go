@@ -15,6 +15,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
+	_ "github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // show formats a set with one line per element, with paths relative to dir.
@@ -211,7 +212,6 @@ func TestHugeInputIsAnError(t *testing.T) {
 	}
 }
 
-// More than Most is one error, in every syntax, and the paths count together.
 func TestAliasesOfALongTextAreAnError(t *testing.T) {
 	aliases := "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a,", 100_000) + "*a]\n"
 	for name, text := range map[string]string{"alone": aliases, "with a key that occurs twice": aliases + "a: 1\n"} {
@@ -222,7 +222,12 @@ func TestAliasesOfALongTextAreAnError(t *testing.T) {
 	}
 }
 
+// Too many documents are one error, in every syntax, and the paths count together.
 func TestTooManyObjectsAreAnError(t *testing.T) {
+	const most = 500
+	if old := manifests.SetMost(t, most); old != 50_000 {
+		t.Errorf("by default there may be %d documents", old)
+	}
 	const object = `{"apiVersion":"v1","kind":"A"}`
 	repeat := func(n int, one, between string) string {
 		return strings.TrimSuffix(strings.Repeat(one+between, n), between)
@@ -236,30 +241,30 @@ func TestTooManyObjectsAreAnError(t *testing.T) {
 		"mistakes":  func(n int) string { return `{"apiVersion":"v1","kind":"List","items":[` + repeat(n, "1", ",") + "]}" },
 		"no object": func(n int) string { return repeat(n, "a: b\n", "---\n") },
 	} {
-		set, err := manifests.Read([]string{"-"}, strings.NewReader(text(manifests.Most)))
-		if err != nil || len(set.Objects)+len(set.Problems)+len(set.Notes) != manifests.Most {
+		set, err := manifests.Read([]string{"-"}, strings.NewReader(text(most)))
+		if err != nil || len(set.Objects)+len(set.Problems)+len(set.Notes) != most {
 			t.Errorf("%s: %v", name, err)
 		}
-		set, err = manifests.Read([]string{"-"}, strings.NewReader(text(manifests.Most+1)))
-		want := "standard input: with this file, there are more than 50000 documents and elements of lists: name fewer files or directories, or split the file"
+		set, err = manifests.Read([]string{"-"}, strings.NewReader(text(most+1)))
+		want := "standard input: with this file, there are more than 500 documents and elements of lists: name fewer files or directories, or split the file"
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v: %v", name, set != nil, err)
 		}
 		if name != "a list" {
 			continue
 		}
-		one := manifests.Parse("a", []byte(text(manifests.Most+1)))
-		if len(one.Objects)+len(one.Notes) > 0 || len(one.Problems) != 1 || one.Problems[0].Message != "has more than 50000 documents and elements of lists: split the file" {
+		one := manifests.Parse("a", []byte(text(most+1)))
+		if len(one.Objects)+len(one.Notes) > 0 || len(one.Problems) != 1 || one.Problems[0].Message != "has more than 500 documents and elements of lists: split the file" {
 			t.Errorf("%s: %d objects, %d problems", name, len(one.Objects), len(one.Problems))
 		}
 	}
 	dir := t.TempDir()
 	for _, name := range []string{"a.json", "b.json"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(repeat(manifests.Most/2+1, object, "\n")), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(repeat(most/2+1, object, "\n")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := manifests.Read([]string{dir}, nil); err == nil || !strings.HasPrefix(err.Error(), filepath.Join(dir, "b.json")+": with this file, there are more than 50000 ") {
+	if _, err := manifests.Read([]string{dir}, nil); err == nil || !strings.HasPrefix(err.Error(), filepath.Join(dir, "b.json")+": with this file, there are more than 500 ") {
 		t.Errorf("two files: %v", err)
 	}
 	for _, name := range []string{"a.json", "b.json"} {

@@ -41,9 +41,9 @@ type Content struct {
 }
 
 // Parse parses the content of a file as kubectl does: YAML and JSON, several documents, and lists, whose items
-// become separate objects. A file with more than Most is a Problem.
+// become separate objects. A file with too many of them is a Problem.
 func Parse(file string, data []byte) *Content {
-	c, err := parse(file, data, Most)
+	c, err := parse(file, data, most)
 	if err != nil {
 		return &Content{Problems: []Problem{{File: file, Line: 1, Message: err.Error()}}}
 	}

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/randfill"
+
+	_ "github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // through stores a CRD by a codec, and returns the CRD that is read again.

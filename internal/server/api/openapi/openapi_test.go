@@ -27,6 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 	"github.com/gatehouse-dev/gatehouse/test/catalogtest"
+	_ "github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // builtin returns options for the built-in kinds.

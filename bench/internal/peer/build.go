@@ -136,7 +136,8 @@ func contains(path, dependency, version string) (bool, error) {
 }
 
 func has(info *debug.BuildInfo, dependency, version string) bool {
-	return slices.ContainsFunc(info.Deps, func(m *debug.Module) bool { return m.Path == dependency && m.Version == version })
+	// A program of the dependency itself, such as kube-controller-manager, has it as its main module.
+	return slices.ContainsFunc(append(info.Deps, &info.Main), func(m *debug.Module) bool { return m.Path == dependency && m.Version == version })
 }
 
 // Assets are directories of programs for envtest: kube-apiserver and etcd.

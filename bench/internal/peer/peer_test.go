@@ -26,6 +26,10 @@ func TestOldProgramsAreNotKept(t *testing.T) {
 	if !has(info, kubernetesModule, "v1.37.1") || has(info, kubernetesModule, "v1.37.2") || has(info, etcdModule, "v1.37.1") {
 		t.Errorf("the versions in %q are not compared", line)
 	}
+	program := &debug.BuildInfo{Main: debug.Module{Path: kubernetesModule, Version: "v1.37.1"}}
+	if !has(program, kubernetesModule, "v1.37.1") || has(program, kubernetesModule, "v1.37.2") {
+		t.Error("the version of a main module is not compared")
+	}
 	if keep, err := contains(filepath.Join(t.TempDir(), "missing"), kubernetesModule, own().Version); keep || err != nil {
 		t.Errorf("a missing program: %t, %v", keep, err)
 	}

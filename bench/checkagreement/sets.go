@@ -181,11 +181,18 @@ func metadataOf(content map[string]any) map[string]any {
 // clusterScoped are cluster-scoped kinds with a namespace in some examples.
 var clusterScoped = []string{"StorageClass", "PersistentVolume", "PriorityClass", "RuntimeClass", "ClusterRole", "ClusterRoleBinding"}
 
-// add adds an object, or the items of a list.
+// maxItems limits the items of a list: a fixture of kubeconform has 100,000 equal ConfigMaps.
+const maxItems = 1000
+
+// add adds an object, or the first items of a list.
 func (s *set) add(origin string, content map[string]any) {
 	apiVersion, _ := content["apiVersion"].(string)
 	kind, _ := content["kind"].(string)
 	if items, ok := content["items"].([]any); ok && strings.HasSuffix(kind, "List") {
+		if more := len(items) - maxItems; more > 0 {
+			s.left["objects are further items of a long list"] += more
+			items = items[:maxItems]
+		}
 		for _, item := range items {
 			if one, ok := item.(map[string]any); ok {
 				s.add(origin, one)

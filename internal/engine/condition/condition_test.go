@@ -70,8 +70,8 @@ func eval(ctx context.Context, s *Set, in *expression.Input) Result {
 }
 
 const (
-	// costly costs about 700,000 units, and is true.
-	costly = `[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6].all(e, a+b+c+d+e>0)))))`
+	// costly costs about 700,000 units, 350,000 for each question to the authorizer (S16.15), and is true.
+	costly = `(!authorizer.path('/').check('get').allowed() && !authorizer.path('/').check('put').allowed())`
 	broken = `object.spec.nothing == 1`
 )
 

@@ -194,7 +194,9 @@ func newExposed(p *populated) (*exposed, error) {
 	for _, version := range s.versions.Off {
 		delete(registrationStorage, version)
 	}
-	registrations.HoldPolicies(p.kinds, p.admitter.inForce.Hold, warn)
+	for v := range stores.Versions(p.kinds, registrations.Group) {
+		registrations.HoldPolicies(v.Storage, stores.RegistryOf, p.admitter.inForce.Hold, warn)
+	}
 	// Without a ring no traces are kept.
 	var ring *traces.Ring
 	if s.AdmissionTraceBytes >= 0 {

@@ -70,13 +70,13 @@ func (a *auditLog) check() error {
 		return command.Usagef("--snapshot derives who was asked from an audit log: name it with --audit-log")
 	case len(a.registrations) > 0 && a.fromCluster != "", a.snapshot != "" && len(a.registrations)+len(a.fromCluster) > 0:
 		return command.Usagef("--registrations, --from-cluster and --snapshot exclude each other: each is a source of the webhooks and policies at the time of the requests")
-	case len(a.paths) > 0 && *a.cluster.Flags.KubeConfig+*a.cluster.Flags.Context != "":
+	case len(a.paths) > 0 && a.cluster.Flags.KubeConfig+a.cluster.Flags.Context != "":
 		return command.Usagef("--audit-log reads no server: name the cluster that it is of with --from-cluster")
 	case len(a.paths) > 1 && slices.Contains(a.paths, requestlog.Stdin):
 		return command.Usagef("--audit-log -: standard input is one log: leave out the other paths")
 	}
 	if a.fromCluster != "" {
-		*a.cluster.Flags.KubeConfig = a.fromCluster
+		a.cluster.Flags.KubeConfig = a.fromCluster
 	}
 	return nil
 }

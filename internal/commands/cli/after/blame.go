@@ -142,7 +142,7 @@ func (o *blameOptions) builtin(kind string) (command.Resource, error) {
 	if !ok {
 		return command.Resource{}, fmt.Errorf("the kind %q is not built in: name it as PLURAL.GROUP, such as widgets.example.com, or name the cluster with --from-cluster", kind)
 	}
-	return command.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Resource: plural}, Namespaced: *o.cluster.Flags.Namespace != ""}, nil
+	return command.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Resource: plural}, Namespaced: o.cluster.Flags.Namespace != ""}, nil
 }
 
 // traces returns the traces of the server or of the audit log that may contain the object.

@@ -71,7 +71,7 @@ func (o *initializersOptions) open() (*session, error) {
 	if o.allNamespaces {
 		s.namespace = ""
 	}
-	if s.mapper, err = o.cluster.Flags.ToRESTMapper(); err != nil {
+	if s.mapper, err = o.cluster.Flags.Mapper(); err != nil {
 		return nil, err
 	}
 	if s.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/term"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -56,7 +55,7 @@ const guardFlag = "guard"
 
 // NewDev returns the command gatehouse dev.
 func NewDev(streams command.Streams) *cobra.Command {
-	o := &devOptions{log: command.NewLogging(), cluster: &command.Cluster{Flags: genericclioptions.NewConfigFlags(true)}}
+	o := &devOptions{log: command.NewLogging(), cluster: &command.Cluster{}}
 	cmd := &cobra.Command{
 		Use:   "dev [flags] [-- COMMAND [ARGUMENTS]]",
 		Short: "Run the program of a webhook, and a server that calls it",
@@ -135,8 +134,8 @@ func NewDev(streams command.Streams) *cobra.Command {
 	command.AddSection(cmd, "A cluster instead of a server", func(f *pflag.FlagSet) {
 		f.BoolVar(&o.live, "live", false, "have a cluster call the program for your own requests")
 		f.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "`namespaces` whose requests go to the program, of all users (default your own requests)")
-		f.StringVar(o.cluster.Flags.KubeConfig, "kubeconfig", "", "kubeconfig of the cluster (default as for 'gatehouse kubectl')")
-		f.StringVar(o.cluster.Flags.Context, "context", "", "context in the kubeconfig")
+		f.StringVar(&o.cluster.Flags.KubeConfig, "kubeconfig", "", "kubeconfig of the cluster (default as for 'gatehouse kubectl')")
+		f.StringVar(&o.cluster.Flags.Context, "context", "", "context in the kubeconfig")
 		f.StringVar(&o.place.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on for the cluster")
 		f.IntVar(&o.place.Port, "secure-port", 0, "port to listen on for the cluster; 0 means any free port")
 		f.StringVar(&o.place.URL, "url", "", "URL at which the cluster reaches this command (default from --bind-address and --secure-port)")
@@ -239,11 +238,11 @@ func (o *devOptions) openLive(show func(*trace.Record)) (*dev.Live, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := o.cluster.Flags.ToRawKubeConfigLoader().RawConfig()
+	raw, err := o.cluster.Flags.Loader().RawConfig()
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	if name := *o.cluster.Flags.Context; name != "" {
+	if name := o.cluster.Flags.Context; name != "" {
 		raw.CurrentContext = name
 	}
 	if err := errors.Join(clientcmdapi.MinifyConfig(&raw), clientcmdapi.FlattenConfig(&raw)); err != nil {

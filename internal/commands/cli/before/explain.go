@@ -186,7 +186,7 @@ func (o *explainOptions) complete() error {
 		return command.Usagef("--as-group needs --as")
 	case o.enforcer.Wanted != "" && len(o.registrations) == 0:
 		return command.Usagef("--for says for which server files are, and a cluster says that itself: name the files with --registrations, or leave out --for")
-	case len(o.registrations) > 0 && *o.cluster.Flags.KubeConfig+*o.cluster.Flags.Context != "":
+	case len(o.registrations) > 0 && o.cluster.Flags.KubeConfig+o.cluster.Flags.Context != "":
 		return command.Usagef("--registrations explains without a server: leave out --kubeconfig and --context")
 	case len(o.registrations) > 0 && len(o.with) > 0:
 		return command.Usagef("--with tries policies on a cluster, and --registrations needs none: name all files with --registrations")
@@ -315,7 +315,7 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 		if err != nil {
 			return nil, nil, "", err
 		}
-		namespace := *o.cluster.Flags.Namespace
+		namespace := o.cluster.Flags.Namespace
 		if namespace == "" {
 			namespace = metav1.NamespaceDefault
 		}
@@ -630,7 +630,7 @@ func (o *explainOptions) about(q *offline.Request, kinds *offline.Kinds, namespa
 	}
 	q.Namespace = namespace
 	if q.Object != nil && q.Object.GetNamespace() != "" {
-		asked := *o.cluster.Flags.Namespace
+		asked := o.cluster.Flags.Namespace
 		if q.Namespace = q.Object.GetNamespace(); asked != "" && asked != q.Namespace {
 			return fmt.Errorf("the object in %s is in namespace %q, and --namespace is %q", o.file, q.Namespace, asked)
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
@@ -100,10 +99,10 @@ func newLintCommand(run func(context.Context, *lintOptions) error) *cobra.Comman
 		o.output.AddFlag(f)
 		f.IntVarP(&o.verbosity, "v", "v", 0, "verbosity: 1 lists the rules that were checked, and all that was not seen")
 	})
-	o.cluster = &command.Cluster{Flags: genericclioptions.NewConfigFlags(true)}
+	o.cluster = &command.Cluster{}
 	command.AddSection(cmd, "Server", func(f *pflag.FlagSet) {
-		f.StringVar(o.cluster.Flags.KubeConfig, "kubeconfig", "", "kubeconfig of the server (default as for 'gatehouse kubectl')")
-		f.StringVar(o.cluster.Flags.Context, "context", "", "context in the kubeconfig")
+		f.StringVar(&o.cluster.Flags.KubeConfig, "kubeconfig", "", "kubeconfig of the server (default as for 'gatehouse kubectl')")
+		f.StringVar(&o.cluster.Flags.Context, "context", "", "context in the kubeconfig")
 	})
 	command.Completes(cmd, "context", o.cluster.ContextNames)
 	command.Completes(cmd, "explain", ruleNames)
@@ -238,7 +237,7 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 	var err error
 	var release *version.Version
 	r := &lintReport{locate: func(*lint.Finding, []any) (offline.Position, bool) { return offline.Position{}, false }}
-	live := len(o.paths) == 0 || *o.cluster.Flags.KubeConfig+*o.cluster.Flags.Context != ""
+	live := len(o.paths) == 0 || o.cluster.Flags.KubeConfig+o.cluster.Flags.Context != ""
 	var config *rest.Config
 	if live {
 		shown.Set(command.ReadingCluster)

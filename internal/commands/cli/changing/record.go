@@ -170,7 +170,7 @@ func (o *recordOptions) resolve() error {
 		}
 		if mapper == nil {
 			var err error
-			if mapper, err = o.cluster.Flags.ToRESTMapper(); err != nil {
+			if mapper, err = o.cluster.Flags.Mapper(); err != nil {
 				return err
 			}
 		}

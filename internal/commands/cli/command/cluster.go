@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -28,16 +27,16 @@ import (
 // Cluster is the cluster that a command works on.
 type Cluster struct {
 	// Flags are the kubeconfig flags of the command line.
-	Flags *genericclioptions.ConfigFlags
+	Flags KubeconfigFlags
 }
 
 // NewCluster adds the flags that select the server to a command. They are a subset of kubectl's flags.
 func NewCluster(cmd *cobra.Command) *Cluster {
-	c := &Cluster{Flags: genericclioptions.NewConfigFlags(true)}
+	c := &Cluster{}
 	AddSection(cmd, "Server", func(f *pflag.FlagSet) {
-		f.StringVar(c.Flags.KubeConfig, "kubeconfig", "", "kubeconfig of the server (default as for 'gatehouse kubectl')")
-		f.StringVar(c.Flags.Context, "context", "", "context in the kubeconfig")
-		f.StringVarP(c.Flags.Namespace, "namespace", "n", "", "namespace (default from the context)")
+		f.StringVar(&c.Flags.KubeConfig, "kubeconfig", "", "kubeconfig of the server (default as for 'gatehouse kubectl')")
+		f.StringVar(&c.Flags.Context, "context", "", "context in the kubeconfig")
+		f.StringVarP(&c.Flags.Namespace, "namespace", "n", "", "namespace (default from the context)")
 	})
 	Completes(cmd, "context", c.ContextNames)
 	Completes(cmd, "namespace", func() []string { return c.ObjectNames(cmd)("namespaces") })
@@ -47,12 +46,15 @@ func NewCluster(cmd *cobra.Command) *Cluster {
 // Open reads the kubeconfig. Without a kubeconfig, the error is one sentence.
 func (c *Cluster) Open() (*rest.Config, error) {
 	missing := DefaultKubeconfig()
-	if err := Readable(*c.Flags.KubeConfig, *c.Flags.Context); err != nil {
+	if err := Readable(c.Flags.KubeConfig, c.Flags.Context); err != nil {
 		return nil, err
 	}
-	config, err := c.Flags.ToRESTConfig()
-	if missing != nil && (clientcmd.IsEmptyConfig(err) || (err == nil && config.Host == UnnamedServer)) && *c.Flags.KubeConfig == "" {
+	config, err := c.Flags.Loader().ClientConfig()
+	if missing != nil && (clientcmd.IsEmptyConfig(err) || (err == nil && config.Host == UnnamedServer)) && c.Flags.KubeConfig == "" {
 		return nil, missing
+	}
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("kubeconfig: it names no server: name a complete file with --kubeconfig or in the variable KUBECONFIG, or a context with --context")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -65,7 +67,7 @@ func (c *Cluster) Open() (*rest.Config, error) {
 
 // Arguments returns the flags that make another process of this program open the same cluster.
 func (c *Cluster) Arguments() (args []string) {
-	for flag, value := range map[string]string{"kubeconfig": *c.Flags.KubeConfig, "context": *c.Flags.Context} {
+	for flag, value := range map[string]string{"kubeconfig": c.Flags.KubeConfig, "context": c.Flags.Context} {
 		if value != "" {
 			args = append(args, "--"+flag+"="+value)
 		}
@@ -145,23 +147,23 @@ func refused(paths ...string) error {
 
 // Namespace returns the namespace of the flags, or of the context.
 func (c *Cluster) Namespace() (string, error) {
-	namespace, _, err := c.Flags.ToRawKubeConfigLoader().Namespace()
+	namespace, _, err := c.Flags.Loader().Namespace()
 	return namespace, err
 }
 
 // ContextNames returns the names of the contexts of the kubeconfig, for the completion of a shell.
 func (c *Cluster) ContextNames() []string {
-	if Readable(*c.Flags.KubeConfig, "") != nil {
+	if Readable(c.Flags.KubeConfig, "") != nil {
 		return nil
 	}
-	config, _ := c.Flags.ToRawKubeConfigLoader().RawConfig()
+	config, _ := c.Flags.Loader().RawConfig()
 	return slices.Sorted(maps.Keys(config.Contexts))
 }
 
 // KindNames returns the kinds of the cluster by the names that kubectl accepts. It returns none if the cluster
 // does not respond in time.
 func (c *Cluster) KindNames() []string {
-	*c.Flags.Timeout = completionTimeout.String()
+	c.Flags.Timeout = completionTimeout.String()
 	return inTime(c.readKinds)
 }
 
@@ -169,7 +171,7 @@ func (c *Cluster) readKinds() []string {
 	if _, err := c.Open(); err != nil {
 		return nil
 	}
-	client, err := c.Flags.ToDiscoveryClient()
+	client, err := c.Flags.Discovery()
 	if err != nil {
 		return nil
 	}
@@ -189,7 +191,7 @@ func (c *Cluster) readKinds() []string {
 // line. The list is empty if the cluster does not respond in time.
 func (c *Cluster) ObjectNames(cmd *cobra.Command) func(kind string) []string {
 	return func(kind string) []string {
-		*c.Flags.Timeout = completionTimeout.String()
+		c.Flags.Timeout = completionTimeout.String()
 		return inTime(func() []string { return c.readNames(cmd.Context(), kind) })
 	}
 }
@@ -204,7 +206,7 @@ func (c *Cluster) readNames(ctx context.Context, kind string) []string {
 	if err != nil {
 		return nil
 	}
-	mapper, err := c.Flags.ToRESTMapper()
+	mapper, err := c.Flags.Mapper()
 	if err != nil {
 		return nil
 	}

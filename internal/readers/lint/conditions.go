@@ -59,11 +59,11 @@ var validationConstant = &Rule{
 		}
 		spared := p.spared(f.entry)
 		if operations, err := f.failures(spared); len(operations) > 0 {
-			level, follows := Error, "each one is rejected"
+			level := Error
 			if !p.rejects(f.entry) {
-				level, follows = Warning, "the expression does nothing"
+				level = Warning
 			}
-			p.findsAs(level, f.at(), "the expression %q of %s fails for every %s, so that %s: %s", f.text, f.entry, and(operations), follows, oneLine(err.Error()))
+			p.findsAs(level, f.at(), "the expression %q of %s fails for every %s, so that %s: %s", f.text, f.entry, and(operations), p.failure(f.entry, "each one"), oneLine(err.Error()))
 			return
 		}
 		value, same := p.constant(f, spared)

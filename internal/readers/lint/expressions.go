@@ -154,14 +154,11 @@ func (p *pass) nullObjects(e *snapshot.Entry) {
 				continue
 			}
 			level, which := p.remaining(s, open)
-			name, follows := "oldObject, which is null", "each such request"+which+" is rejected"
+			name := "oldObject, which is null"
 			if o.operation == "DELETE" {
 				name = "object, which is null"
 			}
-			if !p.rejects(e) {
-				follows = "the expression has no effect on these requests"
-			}
-			p.findsAs(level, f.at(), "an expression of %s reads %s for every %s%s: %s", e, name, o.operation, conditional(trial.If), follows)
+			p.findsAs(level, f.at(), "an expression of %s reads %s for every %s%s: %s", e, name, o.operation, conditional(trial.If), p.failure(e, "each such request"+which))
 			break
 		}
 	}

@@ -44,11 +44,7 @@ var missingKey = &Rule{
 				}
 				where, what = at(f.entry.Entry, "variables", variableIndex(f.entry, name), "expression"), fmt.Sprintf("the variable %q of %s", name, f.entry)
 			}
-			follows := "each of these requests" + found.which + " is rejected"
-			if !p.rejects(f.entry) {
-				follows = "the expression has no effect on these requests"
-			}
-			p.findsAs(found.level, where, "%s fails for %s%s: %s; %s", what, found.what, conditional(found.If), oneLine(found.Err.Error()), follows)
+			p.findsAs(found.level, where, "%s fails for %s%s: %s; %s", what, found.what, conditional(found.If), oneLine(found.Err.Error()), p.failure(f.entry, "each of these requests"+found.which))
 		}
 	},
 }

@@ -378,6 +378,9 @@ func TestFindingsOfPolicies(t *testing.T) {
 		{"the old object, of one program", meets(validates(core("CREATE, UPDATE", "configmaps"), "request.namespace == 'x' || oldObject.metadata.name == 'a'"), "object.metadata.name.startsWith('backup-')"), []string{"note variable-null"}, `each such request that meets the match condition "c0" is rejected`, ""},
 		{"a mount of one program", meets(patches(jobs, mount), named), []string{"note patch-parent-missing"}, `each request that meets the match condition "c0" is rejected`, ""},
 		{"a mount of other objects", meets(patches(jobs, mount), "request.kind.kind == 'CronJob'"), nil, "", ""},
+		{"labels, and a warning", strings.Replace(validates(apps("CREATE, UPDATE", "deployments"), owner), "[Deny]", "[Warn, Audit]", 1), []string{"warning missing-key"}, "each of these requests gets this error as a warning or in its audit event", "no effect"},
+		{"labels, and no binding", strings.Replace(validates(apps("CREATE, UPDATE", "deployments"), owner), "policyName: a", "policyName: b", 1), []string{"warning missing-key"}, "a binding with the action Deny rejects each of these requests", "no effect"},
+		{"labels, and failures that are ignored", strings.Replace(validates(apps("CREATE, UPDATE", "deployments"), owner), "spec:\n", "spec:\n  failurePolicy: Ignore\n", 1), []string{"warning missing-key"}, "the expression has no effect on each of these requests", ""},
 		{"a label without labels, and no such operation", meets(patches(core("CREATE, UPDATE", "configmaps"), `[JSONPatch{op: "add", path: "/metadata/labels/a", value: "b"}]`), "request.operation == 'DELETE'"), nil, "", ""},
 		{"a mount", patches(jobs, mount), []string{"warning patch-parent-missing"}, "each request is rejected", ""},
 

@@ -200,6 +200,19 @@ func (p *pass) rejects(e *snapshot.Entry) bool {
 	return e.Policy == nil || len(p.denying(e)) > 0
 }
 
+// failure describes the consequence for requests for which an expression of an entry fails.
+func (p *pass) failure(e *snapshot.Entry, requests string) string {
+	switch {
+	case p.rejects(e):
+		return requests + " is rejected"
+	case failsClosed(e) && e.Bindings != nil:
+		return requests + " gets this error as a warning or in its audit event"
+	case failsClosed(e) && p.Partial:
+		return "a binding with the action Deny rejects " + requests
+	}
+	return "the expression has no effect on " + requests
+}
+
 // denying returns the bindings that enforce a policy.
 func (p *pass) denying(policy *snapshot.Entry) (list []*snapshot.Entry) {
 	if policy.Bindings == nil {

@@ -105,24 +105,31 @@ func (p *pass) findsMistakes(f *fact) {
 	if len(found) == 0 {
 		return
 	}
-	var texts, kinds []string
-	for i, m := range found {
+	var texts, said, kinds []string
+	of := map[string][]string{}
+	for _, m := range found {
 		text := fmt.Sprintf("%s at %d:%d of the expression", m.Text, m.At.Line, m.At.Column)
-		if i == 0 || found[i-1].Kind != m.Kind {
-			text = kindText(m.Kind) + ": " + text
-		}
-		if !slices.Contains(texts, text) {
+		if of[text] == nil {
 			texts = append(texts, text)
+		}
+		if kind := kindText(m.Kind); !slices.Contains(of[text], kind) {
+			of[text] = append(of[text], kind)
 		}
 		if m.Always && !slices.Contains(kinds, m.Kind.Kind) {
 			kinds = append(kinds, m.Kind.Kind)
 		}
 	}
+	for i, text := range texts {
+		if i == 0 || !slices.Equal(of[text], of[texts[i-1]]) {
+			text = few(of[text]) + ": " + text
+		}
+		said = append(said, text)
+	}
 	level, follows := Warning, ""
 	if len(kinds) > 0 && f.use != other && p.rejects(f.entry) {
 		level, follows = Error, "; each request about a "+few(kinds)+" is rejected"
 	}
-	p.findsAs(level, f.at(), "the expression does not fit the types: %s%s", strings.Join(texts, "; "), follows)
+	p.findsAs(level, f.at(), "the expression does not fit the types: %s%s", strings.Join(said, "; "), follows)
 }
 
 var variableNull = &Rule{

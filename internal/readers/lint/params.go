@@ -54,7 +54,7 @@ func (p *pass) paramRef(e, policy *snapshot.Entry) {
 		// Without a namespace, the params are in the namespace of each request.
 		return
 	}
-	found := 0
+	found, elsewhere := 0, ""
 	if ref.Name != "" {
 		if _, err = p.Params.Get(p.ctx, *kind, ref.Namespace, ref.Name); err == nil {
 			found = 1
@@ -69,7 +69,8 @@ func (p *pass) paramRef(e, policy *snapshot.Entry) {
 	case p.Partial:
 		// An object that is in no file may exist in the cluster, unless the files have other
 		// objects of its kind.
-		if others, _ := p.Params.List(p.ctx, *kind, ref.Namespace, labels.Everything()); len(others) == 0 {
+		others, _ := p.Params.List(p.ctx, *kind, ref.Namespace, labels.Everything())
+		if elsewhere = p.paramElsewhere(*kind, ref.Name); len(others) == 0 && elsewhere == "" {
 			p.misses("params of binding %s: no file has them", e)
 			return
 		}
@@ -91,7 +92,24 @@ func (p *pass) paramRef(e, policy *snapshot.Entry) {
 	if p.Partial {
 		level = Warning
 	}
+	if elsewhere != "" {
+		follows = "the files have it in namespace " + elsewhere + ", and " + follows
+	}
 	p.findsAs(level, at(e.Entry, "paramRef"), "there is no %s %s in namespace %q for the binding %s: %s", kind.Kind, what, ref.Namespace, e, follows)
+}
+
+// paramElsewhere returns a namespace in which the files have a param of a name; empty if there is none, and if a
+// kustomization may change the namespaces.
+func (p *pass) paramElsewhere(kind schema.GroupVersionKind, name string) (namespace string) {
+	for k := range p.Kept {
+		if p.Kustomized || k.GroupKind != kind.GroupKind() || k.Namespace == "" || namespace != "" && namespace < k.Namespace {
+			continue
+		}
+		if _, err := p.Params.Get(p.ctx, kind, k.Namespace, name); err == nil {
+			namespace = k.Namespace
+		}
+	}
+	return namespace
 }
 
 func kindText(k schema.GroupVersionKind) string { return k.Kind + " of " + k.GroupVersion().String() }

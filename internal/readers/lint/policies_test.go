@@ -128,6 +128,7 @@ func TestPoliciesOfIncidents(t *testing.T) {
 	service := func(namespace, name string) string {
 		return "---\napiVersion: v1\nkind: Service\nmetadata: {namespace: " + namespace + ", name: " + name + "}\nspec: {selector: {app: " + name + "}, ports: [{port: 443}]}\n"
 	}
+	limit := policy("Validating", "a", core("CREATE", "pods"), "  paramKind: {apiVersion: v1, kind: ConfigMap}\n  validations: [{expression: 'object.spec.containers.size() < 3'}]\n")
 	for _, tc := range []struct {
 		name, files string
 		// want is a rule and a part of its message; empty if no rule below may find anything.
@@ -274,6 +275,8 @@ func TestPoliciesOfIncidents(t *testing.T) {
 		{"another namespace", strings.Replace(validates(core("CREATE", "pods"), bot), "matchConstraints: {", "matchConstraints: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: team}}, ", 1), "", ""},
 		{"a label of namespaces", strings.Replace(validates(core("CREATE", "pods"), bot), "matchConstraints: {", "matchConstraints: {namespaceSelector: {matchLabels: {strict: yes-please}}, ", 1), "", ""},
 		{"the definition of its params", policy("Validating", "a", `{apiGroups: [apiextensions.k8s.io], apiVersions: [v1], operations: [CREATE], resources: [customresourcedefinitions]}`, "  paramKind: {apiVersion: example.org/v1, kind: Limit}\n  validations: [{expression: 'object.spec.group in params.groups'}]\n"), "policy-stops-cluster", "Limit of example.org/v1"},
+		{"params of another namespace", withParam(limit) + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: other}\n", "params-missing", "in namespace \"default\" for the binding a: the files have it in namespace other, and each request"},
+		{"other params of another namespace", withParam(limit) + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: z, namespace: other}\n", "", ""},
 		{"params that are gone", policy("Validating", "a", core("CREATE", "pods"), "  paramKind: {apiVersion: example.org/v1, kind: Limit}\n  validations: [{expression: 'object.metadata.name in params.names'}]\n"), "params-missing", "kube-system"},
 		{"params that are gone, without kube-system", withParam(strings.Replace(policy("Validating", "a", core("CREATE", "pods"), "  paramKind: {apiVersion: example.org/v1, kind: Limit}\n  validations: [{expression: 'object.metadata.name in params.names'}]\n"), "matchConstraints: {", "matchConstraints: {namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]}, ", 1)), "", ""},
 

@@ -343,13 +343,19 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 	return nil
 }
 
-// isPatch reports whether a registration is a patch of one: no webhook has a field that it needs beside its name.
+// isPatch reports whether a registration is a patch of one: its webhooks have fields beside their names, and none that
+// each webhook needs.
 func isPatch(u *unstructured.Unstructured) bool {
 	webhooks, _ := u.Object["webhooks"].([]any)
-	return len(webhooks) > 0 && !slices.ContainsFunc(webhooks, func(one any) bool {
+	changes := false
+	for _, one := range webhooks {
 		webhook, _ := one.(map[string]any)
-		return webhook["clientConfig"] != nil || webhook["admissionReviewVersions"] != nil || webhook["sideEffects"] != nil || webhook["rules"] != nil
-	})
+		if webhook["clientConfig"] != nil || webhook["admissionReviewVersions"] != nil || webhook["sideEffects"] != nil || webhook["rules"] != nil {
+			return false
+		}
+		changes = changes || len(webhook) > 1
+	}
+	return changes
 }
 
 // illegible describes why a registration cannot be read: the field with a value of another type, such as a name of n,

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -40,7 +41,7 @@ func (p *pass) clients() []client {
 	var list []client
 	p.webhooks(func(e *snapshot.Entry) {
 		where := at(e.Entry, "clientConfig")
-		list = append(list, client{&e.ClientConfig, "the webhook " + e.Name, failsClosed(e), where, !p.isAbout(e) || optsIn(e.ObjectSelector) || optsIn(e.NamespaceSelector) && !aboutPods(e.Rules) || onlyRare(e.Rules), injected(p.Written[where.object])})
+		list = append(list, client{&e.ClientConfig, "the webhook " + e.Name, failsClosed(e), where, !p.isAbout(e.Rules) || optsIn(e.ObjectSelector) || optsIn(e.NamespaceSelector) && !aboutPods(e.Rules) || onlyRare(e.Rules), injected(p.Written[where.object])})
 	})
 	for i := range p.Conversions {
 		c := &p.Conversions[i]
@@ -85,9 +86,12 @@ func (c *client) under(path ...any) place {
 	return place{c.at.object, append(slices.Clone(c.at.path), path...)}
 }
 
-// injected reports whether annotations or labels request a caBundle from a controller: of cert-manager, of OpenShift, or
-// of the program itself.
+// injected reports whether annotations or labels request a caBundle from a controller: of cert-manager, of OpenShift, of
+// the program itself, or OLM.
 func injected(w Written) bool {
+	if w.Labels["app.kubernetes.io/managed-by"] == "operator-lifecycle-manager" {
+		return true
+	}
 	for _, metadata := range []map[string]string{w.Annotations, w.Labels} {
 		for key := range metadata {
 			if _, name, _ := strings.Cut(key, "/"); strings.Contains(name, "inject") && (strings.Contains(name, "ca") || strings.Contains(name, "cert")) {
@@ -197,13 +201,21 @@ var caBundleMissing = &Rule{
 			p.misses("service %s has the namespace of a base: what a kustomization makes of it may set the caBundle (%s)", name, p.rule.ID)
 			return
 		}
-		if p.Partial && (len(p.behind(name)) == 0 || p.NoRoles) {
-			// The files have only a part of a program. The rest, or its role, may set the caBundle.
+		if p.Partial && (p.NoRoles || !slices.ContainsFunc(p.behind(name), (*Workload).mountsSecret)) {
+			// The files have only a part of a program. The rest, or its role, may set the caBundle. A server that mounts
+			// no certificate gets it from OLM, or makes it.
 			p.misses("what may set the caBundle for service %s is in no file: %s", name, p.rule.ID)
 			return
 		}
 		c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s without a caBundle: the API server will not trust its certificate", c.what, name)
 	}),
+}
+
+// mountsSecret reports whether the pods of a workload mount a Secret, or have a volume that a driver fills.
+func (w *Workload) mountsSecret() bool {
+	return slices.ContainsFunc(w.Pods.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Secret != nil || v.Projected != nil || v.CSI != nil
+	})
 }
 
 // baseNamespace is the namespace in the bases that kubebuilder makes, for which a kustomization sets another.

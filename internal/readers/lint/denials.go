@@ -272,12 +272,13 @@ var deleteOwnKind = &Rule{
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
 		name, inside := p.serviceOf(&e.ClientConfig)
 		// An API server refuses to delete the namespaces of the system.
-		if !inside || !failsClosed(e) || slices.Contains(immortal, name.Namespace) || p.Partial && (name.Namespace == baseNamespace || strings.ContainsAny(name.Namespace, "{$<")) {
+		if !inside || !failsClosed(e) || slices.Contains(immortal, name.Namespace) || p.Partial && name.Namespace == baseNamespace {
 			return
 		}
 		for i := range p.Resources {
 			r := &p.Resources[i]
-			if !r.Custom || !r.Namespaced || p.keptElsewhere(r.Kind.GroupKind(), name.Namespace) {
+			// Most programs are about objects in the namespaces of users.
+			if !r.Custom || !r.Namespaced || p.Partial && !p.Kept[Kept{r.Kind.GroupKind(), name.Namespace}] {
 				continue
 			}
 			q := request(admission.Delete, target{r.Group, r.Version, r.Kind.Kind, r.Resource, "", name.Namespace, "one"}, controller("namespace-controller"), nil)
@@ -287,21 +288,6 @@ var deleteOwnKind = &Rule{
 			}
 		}
 	}),
-}
-
-// keptElsewhere reports whether the files have objects of a kind, and none of them in a namespace: most programs are
-// about objects in the namespaces of users.
-func (p *pass) keptElsewhere(kind schema.GroupKind, namespace string) bool {
-	if p.Kept[Kept{kind, namespace}] {
-		return false
-	}
-	for k := range p.Kept {
-		// A namespace may be set when a file without one is applied.
-		if k.GroupKind == kind && k.Namespace != "" {
-			return true
-		}
-	}
-	return false
 }
 
 var urlInCluster = &Rule{

@@ -450,7 +450,7 @@ metadata: {namespace: one, name: hooks}
 spec:
   replicas: 2
   selector: {matchLabels: {app: hooks}}
-  template: {metadata: {labels: {app: hooks}}, spec: {containers: [{name: server, image: registry.example.com/hooks}]}}
+  template: {metadata: {labels: {app: hooks}}, spec: {containers: [{name: server, image: registry.example.com/hooks}], volumes: [{name: c, secret: {secretName: c}}]}}
 `
 	hooks := func(kind string, more ...string) string {
 		text := "---\napiVersion: admissionregistration.k8s.io/v1\nkind: " + kind + "\nmetadata: {name: " + strings.ToLower(kind[:1]) + "}\nwebhooks:\n"
@@ -554,8 +554,8 @@ spec:
 		{"a mutating webhook of custom resources", "mutating-fails-closed", program + definition + hooks(mutating, closed+rule("gateway.networking.k8s.io", "routes"), closed+rule("example.com", "widgets")), nil},
 		{"several mutating webhooks of one configuration", "mutating-fails-closed", program + hooks(mutating, closed+aside+rule("", "pods"), closed+aside+rule("", "services")),
 			[]string{"note the mutating webhook h0.example.com fails closed: while it cannot be reached, objects are rejected that need no change; the same holds for the webhook h1.example.com"}},
-		{"several webhooks of one configuration", "unscoped", program + hooks(mutating, ignore+rule("", "pods"), ignore+rule("", "services")),
-			[]string{"note the webhook h0.example.com is called for pods in every namespace; the same holds for the webhook h1.example.com"}},
+		{"several webhooks of one configuration", "unscoped", program + hooks(mutating, closed+rule("apps", "deployments"), closed+rule("", "services")),
+			[]string{"note the webhook h0.example.com is called for deployments in every namespace; the same holds for the webhook h1.example.com"}},
 		{"a webhook of custom resources that cannot be skipped", "webhook-on-custom-resource", definition + hooks(validating, closed+rule("gateway.networking.k8s.io", "routes")), nil},
 		{"a mutating webhook that fails closed intercepts kube-system", "mutates-mirror-pods", program + hooks(mutating, closed+rule("", "pods")), nil},
 		{"a mutating webhook that fails open intercepts kube-system", "control-plane-not-exempt", program + hooks(mutating, ignore+rule("", "pods")), nil},

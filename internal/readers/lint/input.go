@@ -55,7 +55,7 @@ type Input struct {
 	// Several are custom resources whose CRDs differ in their versions between files: a repository may have
 	// several states of a program, and the versions that are served together are unknown.
 	Several map[schema.GroupResource]bool
-	// Kept has the namespaces of the objects of files, by kind.
+	// Kept has the namespaces of the objects of files, and of the Roles about them, by kind.
 	Kept map[Kept]bool
 	// Issued are the Certificates of cert-manager in files.
 	Issued []types.NamespacedName

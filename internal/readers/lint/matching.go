@@ -340,7 +340,7 @@ var objectSelectorOptOut = &Rule{
 			where = at(e.Entry, "matchConstraints", "objectSelector")
 		}
 		level := p.rule.Level
-		if !p.isAbout(e) {
+		if !p.isAbout(e.Rules) {
 			// The objects of one program, whose documentation may have the label.
 			level = Note
 		}

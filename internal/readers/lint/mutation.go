@@ -16,7 +16,7 @@ import (
 var mutatingFailsClosed = &Rule{
 	ID: "mutating-fails-closed", Level: Note, Advice: "fail-open-validate-final-state",
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
-		if mutates(e) && failsClosed(e) && !optsIn(e.ObjectSelector) && !optsIn(e.NamespaceSelector) && p.isAbout(e) {
+		if mutates(e) && failsClosed(e) && !optsIn(e.ObjectSelector) && !optsIn(e.NamespaceSelector) && p.aboutSystem(e) {
 			p.findsCause(p.rule.Level, at(e.Entry, "failurePolicy"), "any", "the webhook "+e.Name, "the mutating webhook %s fails closed: while it cannot be reached, objects are rejected that need no change", e.Name)
 		}
 	}),
@@ -68,11 +68,16 @@ var notReinvoked = &Rule{
 			q := request(admission.Create, target{r.Group, r.Version, r.Kind.Kind, r.Resource, "", p.someNamespace(&r), "one"}, somebody, nil)
 			list := p.hits(q, mutates)
 			for i, h := range list {
-				if h.MayReinvoke || said[h.Entry] || i == len(list)-1 || !p.isWanted(h.Entry) || h.Source != registration.Mutating {
+				if h.MayReinvoke || said[h.Entry] || !p.isWanted(h.Entry) || h.Source != registration.Mutating {
+					continue
+				}
+				// The webhooks of one configuration are one program, which knows their order.
+				later := slices.DeleteFunc(slices.Clone(list[i+1:]), func(other hit) bool { return other.Configuration == h.Configuration })
+				if len(later) == 0 {
 					continue
 				}
 				said[h.Entry] = true
-				p.finds(at(h.Entry.Entry, "reinvocationPolicy"), "the webhook %s does not see what %s changes in %s, and is not called again", h.Name, list[len(list)-1].Name, r.GroupResource())
+				p.finds(at(h.Entry.Entry, "reinvocationPolicy"), "the webhook %s does not see what %s changes in %s, and is not called again", h.Name, later[len(later)-1].Name, r.GroupResource())
 			}
 		}
 	},

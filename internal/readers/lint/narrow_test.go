@@ -20,6 +20,7 @@ func TestNarrowRules(t *testing.T) {
 	const core = `{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}`
 	const workloads = `{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}`
 	const things = `{apiGroups: [example.com], apiVersions: [v1], operations: [DELETE], resources: [things]}`
+	const status = `{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [nodes/status]}`
 	const aside = "  namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, w]}]}\n"
 	const optIn = "  namespaceSelector: {matchLabels: {check: wanted}}\n"
 	const optOut = "  objectSelector: {matchExpressions: [{key: skip, operator: DoesNotExist}]}\n"
@@ -43,8 +44,9 @@ func TestNarrowRules(t *testing.T) {
 	}
 	deployment := func(metadata string) string {
 		return "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {" + metadata + "}\nspec:\n  replicas: 1\n  selector: {matchLabels: {app: w}}\n" +
-			"  template: {metadata: {labels: {app: w}}, spec: {containers: [{name: w, image: registry.example.com/w}]}}\n"
+			"  template: {metadata: {labels: {app: w}}, spec: {containers: [{name: w, image: registry.example.com/w}], volumes: [{name: c, secret: {secretName: c}}]}}\n"
 	}
+	later := strings.Replace(mutating(core, aside)[strings.Index(mutating(core, aside), "- name"):], "a.example.com", "z.example.com", 1)
 	server := service("namespace: w, name: w") + deployment("namespace: w, name: w")
 	definition := strings.NewReplacer("widgets", "things", "widget", "thing", "Widget", "Thing").Replace(widgetCRD)
 	thing := func(namespace string) string {
@@ -97,9 +99,11 @@ func TestNarrowRules(t *testing.T) {
 
 		{"a server in kube-system", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "kube-system", things, "") + definition}, nil, []string{"delete-own-kind"}, "", nil},
 		{"a server in default", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "default", things, "") + definition}, nil, []string{"delete-own-kind"}, "", nil},
-		{"a server in kube-node-lease", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "kube-node-lease", things, "") + definition}, []string{"delete-own-kind"}, nil, "", nil},
+		{"a server in kube-node-lease", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "kube-node-lease", things, "") + definition + thing("kube-node-lease")}, []string{"delete-own-kind"}, nil, "", nil},
 		{"objects beside the server", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "w", things, "") + definition + thing("w") + strings.Replace(thing("users"), "one", "two", 1)}, []string{"delete-own-kind"}, nil, "", nil},
-		{"a base", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "system", things, "") + definition}, nil, []string{"delete-own-kind"}, "", nil},
+		{"a Role about objects beside the server", map[string]string{"a.yaml": hook(things, "") + definition + noRights + "rules: [{apiGroups: [example.com], resources: [things], verbs: [get]}]\n"}, []string{"delete-own-kind"}, nil, "", nil},
+		{"a Role about other objects", map[string]string{"a.yaml": hook(things, "") + definition + noRights + "rules: [{apiGroups: [example.org], resources: [things], verbs: [get]}]\n"}, nil, []string{"delete-own-kind"}, "", nil},
+		{"a base", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "system", things, "") + definition + thing("system")}, nil, []string{"delete-own-kind"}, "", nil},
 		{"objects in namespaces of users", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "w", things, "") + definition + thing("users")}, nil, []string{"delete-own-kind"}, "", nil},
 
 		{"v1beta1, where v1 is not served", map[string]string{"a.yaml": mutator("v1beta1")}, nil, []string{"registration-old"}, "", without("mutatingadmission")},
@@ -110,11 +114,23 @@ func TestNarrowRules(t *testing.T) {
 		{"an empty caBundle", map[string]string{"a.yaml": bundle(`""`, hook(workloads, optIn)) + server + noRights}, nil, []string{"ca-bundle-missing"}, "", nil},
 		{"a caBundle without a value", map[string]string{"a.yaml": bundle("", hook(workloads, optIn)) + server + noRights}, nil, []string{"ca-bundle-missing"}, "", nil},
 		{"no caBundle", map[string]string{"a.yaml": hook(workloads, optIn) + server + noRights}, []string{"ca-bundle-missing"}, nil, "", nil},
+		{"no caBundle, and no certificate", map[string]string{"a.yaml": hook(workloads, optIn) + strings.Replace(server, "secret: {secretName: c}", "emptyDir: {}", 1) + noRights}, nil, []string{"ca-bundle-missing"}, "what may set the caBundle", nil},
 		{"no caBundle, installed by OLM", map[string]string{"a.yaml": hook(workloads, optIn) + server + noRights, "csv.yaml": csv}, nil, []string{"ca-bundle-missing"}, "", nil},
 		{"a wrong caBundle beside OLM", map[string]string{"a.yaml": bundle("YQ==", hook(workloads, optIn)) + server, "csv.yaml": csv}, []string{"ca-bundle-invalid"}, nil, "", nil},
 		{"a wrong caBundle", map[string]string{"a.yaml": bundle("YQ==", hook(workloads, optIn)) + server}, []string{"ca-bundle-invalid"}, nil, "", nil},
 
-		{"one note", map[string]string{"a.yaml": mutating(core, "  failurePolicy: Ignore\n")}, []string{"unscoped"}, []string{"mutates-mirror-pods"}, "", nil},
+		{"one note", map[string]string{"a.yaml": mutating(workloads, "")}, []string{"unscoped"}, []string{"mutating-fails-closed"}, "", nil},
+		{"workloads of every namespace that may pass", map[string]string{"a.yaml": mutating(workloads, "  failurePolicy: Ignore\n")}, nil, []string{"unscoped"}, "", nil},
+		{"claims of volumes of every namespace", map[string]string{"a.yaml": hook(strings.Replace(core, "pods", "persistentvolumeclaims", 1)+", "+things, "")}, nil, []string{"unscoped"}, "", nil},
+		{"claims of volumes that a webhook changes", map[string]string{"a.yaml": mutating(strings.Replace(core, "pods", "persistentvolumeclaims", 1), "")}, nil, []string{"unscoped", "mutating-fails-closed"}, "", nil},
+		{"claims of volumes and jobs of every namespace", map[string]string{"a.yaml": hook(strings.Replace(core, "pods", "persistentvolumeclaims", 1)+", "+workloads, "")}, []string{"unscoped"}, nil, "", nil},
+		{"pods of kube-system that may pass", map[string]string{"a.yaml": hook(core, "  failurePolicy: Ignore\n")}, nil, []string{"control-plane-not-exempt"}, "", nil},
+		{"pods of kube-system that may pass late", map[string]string{"a.yaml": hook(core, "  failurePolicy: Ignore\n  timeoutSeconds: 25\n")}, []string{"note control-plane-not-exempt"}, nil, "", nil},
+		{"the status of nodes", map[string]string{"a.yaml": mutating(status, "  failurePolicy: Ignore\n")}, nil, []string{"mutates-status"}, "", nil},
+		{"the status of nodes, which fails closed", map[string]string{"a.yaml": mutating(status, "")}, []string{"mutates-status"}, nil, "", nil},
+		{"all of nodes", map[string]string{"a.yaml": mutating(strings.Replace(status, "nodes/status", `"nodes/*"`, 1), "  failurePolicy: Ignore\n")}, []string{"mutates-status"}, nil, "", nil},
+		{"webhooks of one program", map[string]string{"a.yaml": mutating(core, aside) + later}, nil, []string{"not-reinvoked"}, "", nil},
+		{"webhooks of two programs", map[string]string{"a.yaml": mutating(core, aside) + later, "b.yaml": webhook("Mutating", "v1", "b", "w", core, aside)}, []string{"not-reinvoked"}, nil, "", nil},
 		{"a selector that includes mirror pods", map[string]string{"a.yaml": mutating(core, "  failurePolicy: Ignore\n  timeoutSeconds: 30\n  namespaceSelector: {matchExpressions: [{key: skip, operator: DoesNotExist}]}\n")}, []string{"mutates-mirror-pods"}, []string{"unscoped"}, "", nil},
 		{"mirror pods and the default timeout", map[string]string{"a.yaml": mutating(core, "  failurePolicy: Ignore\n  namespaceSelector: {matchExpressions: [{key: skip, operator: DoesNotExist}]}\n")}, nil, []string{"mutates-mirror-pods"}, "", nil},
 		{"no note beside an error", map[string]string{"a.yaml": mutating(core, "")}, []string{"self-deadlock", "control-plane-not-exempt"}, []string{"unscoped", "mutating-fails-closed"}, "", nil},
@@ -163,6 +179,8 @@ func TestNarrowRules(t *testing.T) {
 		{"a placeholder for a Certificate", map[string]string{"a.yaml": marked(`annotations: {cert-manager.io/inject-ca-from: "$(NAMESPACE)/$(NAME)"}`, hook(core, aside))}, []string{"ca-injection-broken"}, nil, "", nil},
 		{"a placeholder in a patch of metadata", map[string]string{"a.yaml": "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: a, annotations: {cert-manager.io/inject-ca-from: \"$(NAMESPACE)/$(NAME)\"}}\n"}, nil, []string{"ca-injection-broken"}, "", nil},
 		{"a controller of the project sets the caBundle", map[string]string{"a.yaml": marked(`labels: {example.com/inject-cert: "true"}`, hook(workloads, optIn)) + server + noRights}, nil, []string{"ca-bundle-missing"}, "", nil},
+		{"a label of OLM", map[string]string{"a.yaml": marked("labels: {app.kubernetes.io/managed-by: operator-lifecycle-manager}", hook(workloads, optIn)) + server + noRights}, nil, []string{"ca-bundle-missing"}, "", nil},
+		{"a label of another manager", map[string]string{"a.yaml": marked("labels: {app.kubernetes.io/managed-by: kustomize}", hook(workloads, optIn)) + server + noRights}, []string{"ca-bundle-missing"}, nil, "", nil},
 		{"the namespace of a base", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "system", workloads, optIn) + strings.ReplaceAll(server, "namespace: w", "namespace: system") + noRights}, nil, []string{"ca-bundle-missing"}, "namespace of a base", nil},
 		{"a command as a placeholder", map[string]string{"a.yaml": bundle(`"$(cat ca.pem | base64)"`, hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid"}, "caBundle", nil},
 		{"a variable as a placeholder", map[string]string{"a.yaml": bundle(`"$CABUNDLEB64"`, hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid"}, "caBundle", nil},
@@ -178,7 +196,7 @@ func TestNarrowRules(t *testing.T) {
 		{"the service of a base", map[string]string{"kustomization.yaml": "namespace: w\nresources: [a.yaml]\n", "a.yaml": webhook("Validating", "v1", "a", "system", workloads, optIn) + server}, nil, []string{"service-missing"}, "namespace of a base", nil},
 		{"the wrong name of a service of a base", map[string]string{"kustomization.yaml": "namespace: w\nresources: [a.yaml]\n", "a.yaml": webhook("Validating", "v1", "a", "system", workloads, optIn) + service("namespace: system, name: other")}, []string{"service-missing"}, nil, "", nil},
 		{"one replica beside an error of another configuration", map[string]string{"a.yaml": hook(core, "") + strings.Replace(hook(core, aside), "name: a}", "name: b}", 1) + server}, []string{"self-deadlock"}, []string{"single-replica"}, "", nil},
-		{"an object in any namespace beside another one", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "w", things, "") + definition + strings.Replace(thing("x"), ", namespace: x", "", 1)}, []string{"delete-own-kind"}, nil, "", nil},
+		{"an object in any namespace", map[string]string{"a.yaml": hook(things, "") + definition + strings.Replace(thing("x"), ", namespace: x", "", 1)}, nil, []string{"delete-own-kind"}, "", nil},
 		{"metadata of a kind in no file", map[string]string{"a.yaml": hook(strings.Replace(things, "DELETE", "CREATE", 1), "  matchConditions: [{name: marked, expression: \"'a' in object.metadata.annotations\"}]\n")}, []string{"warning missing-key"}, nil, "", nil},
 		{"other fields of a kind in no file", map[string]string{"a.yaml": hook(strings.Replace(things, "DELETE", "CREATE", 1), "  matchConditions: [{name: marked, expression: \"object.spec.size > 1\"}]\n")}, nil, []string{"missing-key"}, "", nil},
 		{"the DELETE of pods", map[string]string{"a.yaml": hook(strings.Replace(core, "CREATE", "DELETE", 1), aside)}, []string{"note subresource-forgotten"}, nil, "", nil},
@@ -194,11 +212,11 @@ func TestNarrowRules(t *testing.T) {
 		{"deletions of custom resources that may pass", map[string]string{"a.yaml": hook(strings.Replace(things, "DELETE", "CREATE, DELETE", 1), "  failurePolicy: Ignore\n") + definition}, nil, []string{"webhook-on-custom-resource"}, "", nil},
 		{"custom resources that may pass", map[string]string{"a.yaml": hook(strings.Replace(things, "DELETE", "CREATE", 1), "  failurePolicy: Ignore\n") + definition}, []string{"webhook-on-custom-resource"}, nil, "", nil},
 		{"one replica of a mutating webhook", map[string]string{"a.yaml": mutating(core, aside) + server}, []string{"warning single-replica"}, []string{"mutating-fails-closed"}, "", nil},
-		{"one replica that is never two", map[string]string{"a.yaml": hook(core, aside) + strings.Replace(server, "  replicas: 1\n", "  replicas: 1\n  strategy: {type: Recreate}\n", 1)}, []string{"note single-replica"}, []string{"warning single-replica"}, "", nil},
+		{"one replica that is never two", map[string]string{"a.yaml": hook(core, aside) + strings.Replace(server, "  replicas: 1\n", "  replicas: 1\n  strategy: {type: Recreate}\n", 1)}, nil, []string{"single-replica"}, "", nil},
 		{"an encoded line break as a placeholder", map[string]string{"a.yaml": bundle("Cg==", hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid", "ca-bundle-invalid", "ca-bundle-missing"}, "caBundle", nil},
 		{"a word as a placeholder", map[string]string{"a.yaml": bundle("changeme", hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid", "ca-bundle-invalid", "ca-bundle-missing"}, "caBundle", nil},
 
-		{"a resource that is not served", map[string]string{"a.yaml": hook(strings.Replace(workloads, "deployments", "deployment", 1), "  failurePolicy: Ignore\n")}, []string{"rule-never-matches"}, []string{"unscoped"}, "", nil},
+		{"a resource that is not served", map[string]string{"a.yaml": hook(strings.Replace(workloads, "deployments", "deployment", 1), "")}, []string{"rule-never-matches"}, []string{"unscoped"}, "", nil},
 		{"a resource of a known group", map[string]string{"a.yaml": hook(strings.Replace(things, "[things]", "[gadgets]", 1), "") + definition}, nil, nil, "no file has gadgets of group example.com", nil},
 
 		{"one replica for pods", map[string]string{"a.yaml": hook(core, aside) + server}, []string{"single-replica"}, nil, "", nil},
@@ -261,7 +279,7 @@ func TestTheNewestVariantsAreRead(t *testing.T) {
 	for minor := 20; minor < 40; minor++ {
 		// Ten different registrations: 1.29 has the same as 1.30 to 1.39.
 		files[fmt.Sprintf("1.%d/w.yaml", minor)] = fmt.Sprintf("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: h}\nwebhooks:\n- name: h%d.example.com\n"+
-			"  clientConfig: {service: {namespace: w, name: w}}\n  admissionReviewVersions: [v1]\n  sideEffects: None\n  failurePolicy: Ignore\n  timeoutSeconds: 25\n"+
+			"  clientConfig: {service: {namespace: w, name: w}}\n  admissionReviewVersions: [v1]\n  sideEffects: None\n  failurePolicy: Fail\n  timeoutSeconds: 25\n"+
 			"  rules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]\n", min(minor, 29))
 	}
 	report, skipped := lintTree(t, files, nil)

@@ -281,7 +281,8 @@ func TestPoliciesOfIncidents(t *testing.T) {
 		{"params that are gone, without kube-system", withParam(strings.Replace(policy("Validating", "a", core("CREATE", "pods"), "  paramKind: {apiVersion: example.org/v1, kind: Limit}\n  validations: [{expression: 'object.metadata.name in params.names'}]\n"), "matchConstraints: {", "matchConstraints: {namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]}, ", 1)), "", ""},
 
 		// Webhooks and converters.
-		{"a webhook on the DELETE of its own kind", widgetCRD + hook("{service: {namespace: w, name: w}}", strings.Replace(widget, "CREATE, UPDATE", "DELETE", 1), ""), "delete-own-kind", "widgets in namespace w"},
+		{"a webhook on the DELETE of its own kind", widgetCRD + hook("{service: {namespace: w, name: w}}", strings.Replace(widget, "CREATE, UPDATE", "DELETE", 1), "") + "---\napiVersion: example.com/v1\nkind: Widget\nmetadata: {name: one, namespace: w}\n", "delete-own-kind", "widgets in namespace w"},
+		{"its own kind without objects beside it", widgetCRD + hook("{service: {namespace: w, name: w}}", strings.Replace(widget, "CREATE, UPDATE", "DELETE", 1), ""), "", ""},
 		{"its own kind in other namespaces", widgetCRD + hook("{service: {namespace: w, name: w}}", strings.Replace(widget, "CREATE, UPDATE", "DELETE", 1), "  namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [w]}]}\n"), "", ""},
 		{"its own kind, failing open", widgetCRD + hook("{service: {namespace: w, name: w}}", strings.Replace(widget, "CREATE, UPDATE", "DELETE", 1), "  failurePolicy: Ignore\n"), "", ""},
 		{"everything", hook("{service: {namespace: w, name: w}}", everything, "  failurePolicy: Ignore\n"), "wildcard-everything", "every resource"},
@@ -377,13 +378,13 @@ func TestFindingsOfPolicies(t *testing.T) {
 		{"labels, in a namespace", meets(validates(apps("CREATE, UPDATE", "deployments"), owner), "request.namespace == 'team'"), []string{"warning missing-key"}, `that meets the match condition "c0"`, ""},
 		{"labels, except of two groups", meets(validates(apps("CREATE, UPDATE", "deployments"), owner), "request.namespace != 'kube-system'", "!('system:nodes' in request.userInfo.groups)"), []string{"warning missing-key"}, `the match conditions "c0" and "c1"`, ""},
 		{"labels, with an opt-in", meets(validates(apps("CREATE, UPDATE", "deployments"), owner), "has(object.metadata.annotations) && 'check' in object.metadata.annotations"), []string{"note missing-key"}, "c0", ""},
+		{"labels, and a warning", strings.Replace(validates(apps("CREATE, UPDATE", "deployments"), owner), "[Deny]", "[Warn, Audit]", 1), []string{"warning missing-key"}, "each of these requests gets this error as a warning or in its audit event", "no effect"},
+		{"labels, and no binding", strings.Replace(validates(apps("CREATE, UPDATE", "deployments"), owner), "policyName: a", "policyName: b", 1), []string{"warning missing-key"}, "a binding with the action Deny rejects each of these requests", "no effect"},
+		{"labels, and failures that are ignored", strings.Replace(validates(apps("CREATE, UPDATE", "deployments"), owner), "spec:\n", "spec:\n  failurePolicy: Ignore\n", 1), []string{"warning missing-key"}, "the expression has no effect on each of these requests", ""},
 		{"one variable", variables, []string{"warning missing-key"}, `spec.variables[0].expression: the variable "labels" of a fails`, ""},
 		{"the old object, of one program", meets(validates(core("CREATE, UPDATE", "configmaps"), "request.namespace == 'x' || oldObject.metadata.name == 'a'"), "object.metadata.name.startsWith('backup-')"), []string{"note variable-null"}, `each such request that meets the match condition "c0" is rejected`, ""},
 		{"a mount of one program", meets(patches(jobs, mount), named), []string{"note patch-parent-missing"}, `each request that meets the match condition "c0" is rejected`, ""},
 		{"a mount of other objects", meets(patches(jobs, mount), "request.kind.kind == 'CronJob'"), nil, "", ""},
-		{"labels, and a warning", strings.Replace(validates(apps("CREATE, UPDATE", "deployments"), owner), "[Deny]", "[Warn, Audit]", 1), []string{"warning missing-key"}, "each of these requests gets this error as a warning or in its audit event", "no effect"},
-		{"labels, and no binding", strings.Replace(validates(apps("CREATE, UPDATE", "deployments"), owner), "policyName: a", "policyName: b", 1), []string{"warning missing-key"}, "a binding with the action Deny rejects each of these requests", "no effect"},
-		{"labels, and failures that are ignored", strings.Replace(validates(apps("CREATE, UPDATE", "deployments"), owner), "spec:\n", "spec:\n  failurePolicy: Ignore\n", 1), []string{"warning missing-key"}, "the expression has no effect on each of these requests", ""},
 		{"a label without labels, and no such operation", meets(patches(core("CREATE, UPDATE", "configmaps"), `[JSONPatch{op: "add", path: "/metadata/labels/a", value: "b"}]`), "request.operation == 'DELETE'"), nil, "", ""},
 		{"a mount", patches(jobs, mount), []string{"warning patch-parent-missing"}, "each request is rejected", ""},
 

@@ -38,7 +38,7 @@ var webhookOnCustomResource = &Rule{
 	ID: "webhook-on-custom-resource", Level: Note, Advice: "no-crd-validation-defaulting",
 	Reads: []Part{Kinds},
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
-		if failsClosed(e) || mutates(e) || p.isAbout(e) {
+		if failsClosed(e) || mutates(e) || p.isAbout(e.Rules) {
 			return
 		}
 		// No rule of a definition can reject a deletion.
@@ -126,21 +126,22 @@ func matchesEverything(r *registration.Rule) bool {
 var unscoped = &Rule{
 	ID: "unscoped", Level: Note, Advice: "filter-match-conditions",
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
-		if looksAt(e.NamespaceSelector) || looksAt(e.ObjectSelector) || len(e.MatchConditions) > 0 || !aboutNamespaces(e.Rules) {
+		if !failsClosed(e) || looksAt(e.NamespaceSelector) || looksAt(e.ObjectSelector) || len(e.MatchConditions) > 0 || !aboutNamespaces(e.Rules) {
 			return
 		}
-		// A webhook for custom resources concerns the objects of one program, and the system has no ingresses of its
-		// own.
-		if !p.isAbout(e, networkingv1.GroupName) {
-			return
-		}
-		names := p.namespacedIn(e)
-		// Requests to subresources, such as evictions, are rare.
-		rare := !failsClosed(e) && !slices.ContainsFunc(names, func(name string) bool { return !strings.Contains(name, "/") })
-		if len(names) > 0 && !rare {
+		if names := p.namespacedIn(e); len(names) > 0 && p.aboutSystem(e) {
 			p.findsCause(p.rule.Level, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s is called for %s in every namespace", e.Name, few(names))
 		}
 	}),
+}
+
+// aboutSystem reports whether a webhook is about objects that the system has, too. A webhook for custom resources concerns
+// the objects of one program, and the system has no ingresses and claims of volumes of its own.
+func (p *pass) aboutSystem(e *snapshot.Entry) bool {
+	claims := func(r registration.Rule) bool {
+		return !slices.ContainsFunc(r.Resources, func(name string) bool { return name != "persistentvolumeclaims" })
+	}
+	return p.isAbout(slices.DeleteFunc(slices.Clone(e.Rules), claims), networkingv1.GroupName)
 }
 
 // namespacedIn returns the resources in the rules of an entry, without the resources that are in no namespace.
@@ -162,9 +163,9 @@ func (p *pass) namespacedIn(e *snapshot.Entry) (names []string) {
 	return names
 }
 
-// isAbout reports whether a rule of an entry names a group with kinds that are not defined by a CRD, other than the
-// groups in besides, or names all groups.
-func (p *pass) isAbout(e *snapshot.Entry, besides ...string) bool {
+// isAbout reports whether one of the rules names a group with kinds that are not defined by a CRD, other than the groups
+// in besides, or names all groups.
+func (p *pass) isAbout(rules []registration.Rule, besides ...string) bool {
 	if p.builtin == nil {
 		p.builtin = map[string]bool{}
 		for i := range p.Resources {
@@ -173,7 +174,7 @@ func (p *pass) isAbout(e *snapshot.Entry, besides ...string) bool {
 			}
 		}
 	}
-	return slices.ContainsFunc(e.Rules, func(r registration.Rule) bool {
+	return slices.ContainsFunc(rules, func(r registration.Rule) bool {
 		return slices.ContainsFunc(r.APIGroups, func(g string) bool { return g == "*" || p.builtin[g] && !slices.Contains(besides, g) })
 	})
 }
@@ -186,7 +187,14 @@ var mutatesStatus = &Rule{
 			request(admission.Update, target{"", "v1", "Pod", "pods", "status", "default", "web-0"}, controller("node-controller"), nil),
 			request(admission.Update, target{"", "v1", "Node", "nodes", "status", "", "node-1"}, node, nil),
 		}
-		for _, i := range p.interceptors(probes, mutates) {
+		// A webhook that fails open and names a status is meant for it.
+		wildcard := func(r registration.Rule) bool {
+			return slices.ContainsFunc(r.Resources, func(name string) bool { return strings.Contains(name, "/*") || strings.Contains(name, "*/") })
+		}
+		wanted := func(e *snapshot.Entry) bool {
+			return mutates(e) && (failsClosed(e) || slices.ContainsFunc(e.Rules, wildcard))
+		}
+		for _, i := range p.interceptors(probes, wanted) {
 			p.finds(at(i.Entry.Entry), "the mutating webhook %s intercepts the %s", i.Name, few(i.probes))
 		}
 	},

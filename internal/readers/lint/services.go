@@ -169,19 +169,14 @@ var singleReplica = &Rule{
 		if !inside || !c.closed || c.own {
 			return
 		}
-		total, nodes, single := 0, false, false
+		total, nodes := 0, false
 		behind := p.behind(name)
 		for _, w := range behind {
 			total += max(w.Replicas, 0)
-			nodes = nodes || w.Replicas < 0
-			single = single || w.Recreated
+			nodes = nodes || w.Replicas < 0 || w.Recreated
 		}
 		if len(behind) > 0 && !nodes && total < 2 {
-			level := p.rule.Level
-			if single {
-				level = Note
-			}
-			c.finds(p, level, c.under(), name.String(), "%s fails closed, and service %s has %d replica behind it (%s)", c.what, name, total, behind[0].Object)
+			c.finds(p, p.rule.Level, c.under(), name.String(), "%s fails closed, and service %s has %d replica behind it (%s)", c.what, name, total, behind[0].Object)
 		}
 	}),
 }

@@ -20,7 +20,7 @@ var timeoutLong = &Rule{
 	ID: "timeout-long", Level: Note, Advice: "small-timeout",
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
 		// The author of a timeout chooses to wait for the objects that opt in, as for the answer of a registry.
-		chosen := failsClosed(e) && (!p.isAbout(e) || optsIn(e.ObjectSelector) || optsIn(e.NamespaceSelector))
+		chosen := failsClosed(e) && (!p.isAbout(e.Rules) || optsIn(e.ObjectSelector) || optsIn(e.NamespaceSelector))
 		if e.Timeout > longTimeout && !chosen && !p.byOldDefault(e.Entry, "timeoutSeconds") {
 			p.findsCause(p.rule.Level, at(e.Entry, "timeoutSeconds"), e.Timeout.String(), "the webhook "+e.Name, "the webhook %s may take %v: requests wait that long when it does not answer", e.Name, e.Timeout)
 		}

@@ -154,6 +154,7 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Inp
 		}
 	}
 	s.world.Resources, s.world.Equivalents = w.Kinds.resources(custom), w.Kinds.equivalents
+	s.keepers()
 	if w.Kinds.incomplete != "" {
 		s.world.Unseen[lint.Kinds] = w.Kinds.incomplete
 	}
@@ -604,6 +605,20 @@ func (s *survey) injectors() {
 			}
 			if has(r.APIGroups, definitions.Group) && has(r.Resources, "customresourcedefinitions") {
 				s.world.Injectors[definitions.Kind] = true
+			}
+		}
+	}
+}
+
+// keepers notes the custom resources that a Role allows in its namespace: their objects are there.
+func (s *survey) keepers() {
+	for role, rules := range s.roles {
+		for i := range s.world.Resources {
+			of := &s.world.Resources[i]
+			if of.Custom && role.Namespace != "" && slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
+				return slices.Contains(r.APIGroups, of.Group) && slices.Contains(r.Resources, of.Resource)
+			}) {
+				s.world.Kept[lint.Kept{GroupKind: of.Kind.GroupKind(), Namespace: role.Namespace}] = true
 			}
 		}
 	}

@@ -218,7 +218,8 @@ func TestEval(t *testing.T) {
 func TestEvalEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if r := eval(ctx, set(costly), update()); r.Err == nil || !strings.Contains(r.Err.Error(), "interrupted") {
+	const loops = `[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5].all(d, a+b+c+d > 0))))`
+	if r := eval(ctx, set(loops), update()); r.Err == nil || !strings.Contains(r.Err.Error(), "interrupted") {
 		t.Errorf("got %+v", r)
 	}
 }

@@ -53,9 +53,6 @@ func (c *Cluster) Open() (*rest.Config, error) {
 	if missing != nil && (clientcmd.IsEmptyConfig(err) || (err == nil && config.Host == UnnamedServer)) && c.Flags.KubeConfig == "" {
 		return nil, missing
 	}
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("kubeconfig: it names no server: name a complete file with --kubeconfig or in the variable KUBECONFIG, or a context with --context")
-	}
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}

@@ -22,7 +22,7 @@ func TestKubeconfigFlags(t *testing.T) {
 		{"another context", twoContexts, KubeconfigFlags{Context: "two"}, "https://b.example.com:6443", "default", ""},
 		{"another namespace", twoContexts, KubeconfigFlags{Namespace: "shop"}, "https://a.example.com", "shop", ""},
 		{"a context that is not there", twoContexts, KubeconfigFlags{Context: "three"}, "", "", `kubeconfig: context "three" does not exist`},
-		{"a file without a server", "{}", KubeconfigFlags{}, "", "", "kubeconfig: it names no server: name a complete file"},
+		{"a file without a server, as for kubectl", "{}", KubeconfigFlags{}, UnnamedServer, "default", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {

@@ -28,11 +28,12 @@ type Mistake struct {
 }
 
 // harmless matches errors that only a compiler with types reports. At run time, lists of all types
-// can be joined, the elements of a literal may have several types, every value can be compared with null, and objects are
-// maps. An operand with an error has an error of its own.
+// can be joined, the elements of a literal may have several types, every value can be compared with null, objects are
+// maps, and the value in place of an absent one may have any type. An operand with an error has an error of its own.
 var harmless = regexp.MustCompile(`found no matching overload for '_\+_' applied to '\(list\(.*\), list\(.*\)\)'` +
 	`|found no matching overload for '_[=!]=_' applied to '\((null, .*|.*, null)\)'` +
 	`|^expected type '.*' but found '` +
+	`|found no matching overload for 'orValue' applied to '` +
 	`|expression of type '[^']*\.[^']*' cannot be range of a comprehension` +
 	`|found no matching overload for '@?_?in_?' applied to '\(.*, [A-Z][^,()]*\)'` +
 	`|found no matching overload for '_\[_\]' applied to '\([A-Z][^,()]*, (string|dyn)\)'` +

@@ -66,6 +66,8 @@ func TestMistakes(t *testing.T) {
 		{"object.?spec.?nod.orValue('') == ''", false, "Pod, Job"},
 		{"object.?spec.nod.orValue('') == ''", false, "Pod, Job"},
 		{"object.kind != 'Job' || object.spec.count != null", false, ""},
+		{"object.kind != 'Pod' || object.?spec.orValue({}) == object.?spec.orValue({})", false, ""},
+		{"object.kind != 'Pod' || object.?spec.?names.orValue({}) == {}", false, ""},
 		{"authorizer.requestResource.check('get').allowed()", false, ""},
 		{"object.kind != 'Pod' || object.spec.names + [1] == []", false, ""},
 	} {

@@ -340,7 +340,11 @@ var mutationImmutableField = &Rule{
 					if !strings.HasPrefix(field, of.below) || slices.ContainsFunc(of.changeable, func(may string) bool { return field == may || strings.HasPrefix(field, may+".") }) {
 						continue
 					}
-					p.finds(f.at(), "the mutation of %s sets %s of %[3]ss under UPDATE, and an update of a %[3]s must not change it: every update of a %[3]s that was created without it is rejected", f.entry, field, of.what)
+					which := ""
+					if len(f.entry.MatchConditions) > 0 {
+						which = " and meets the match conditions"
+					}
+					p.finds(f.at(), "the mutation of %s sets %s of %[3]ss under UPDATE, and an update of a %[3]s must not change it: every update of a %[3]s that was created without it%[4]s is rejected", f.entry, field, of.what, which)
 					return
 				}
 			}

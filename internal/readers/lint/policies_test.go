@@ -246,6 +246,8 @@ func TestPoliciesOfIncidents(t *testing.T) {
 		{"resources of a container", patches(apps("CREATE", "deployments"), `[JSONPatch{op: "add", path: "/spec/template/spec/containers/0/resources/limits", value: {}}]`), "", ""},
 		{"a parent with a default", patches(apps("CREATE", "deployments"), `[JSONPatch{op: "add", path: "/spec/template/spec/securityContext/runAsNonRoot", value: true}]`), "", ""},
 		{"a pod that exists", applies(podRule, `Object{spec: Object.spec{securityContext: Object.spec.securityContext{runAsNonRoot: true}}}`), "mutation-immutable-field", "spec.securityContext.runAsNonRoot"},
+		{"a pod that exists and meets a condition", strings.Replace(applies(podRule, `Object{spec: Object.spec{securityContext: Object.spec.securityContext{runAsNonRoot: true}}}`), "  mutations:",
+			"  matchConditions: [{name: c, expression: \"object.metadata.name == 'a'\"}]\n  mutations:", 1), "mutation-immutable-field", "created without it and meets the match conditions is rejected"},
 		{"a pod that exists, by a patch", patches(podRule, `[JSONPatch{op: "replace", path: "/spec/dnsPolicy", value: "Default"}]`), "mutation-immutable-field", "spec.dnsPolicy"},
 		{"a new pod", applies(core("CREATE", "pods"), `Object{spec: Object.spec{securityContext: Object.spec.securityContext{runAsNonRoot: true}}}`), "", ""},
 		{"a new pod, by the operation", applies(podRule, `request.operation == 'CREATE' ? Object{spec: Object.spec{enableServiceLinks: false}} : Object{}`), "", ""},

@@ -62,13 +62,13 @@ func TestLintReportsTypes(t *testing.T) {
 			}
 			list = append(list, f)
 		}
-		both := "Deployment of apps/v1: undefined field 'nam' at 1:24 of the expression"
+		both := "Deployment of apps/v1: "
 		if custom {
 			add("spec.validations[0].expression", "Thing of example.com/v1: undefined field 'replicas' at 1:12 of the expression", 10, 17)
-			both += "; Thing of example.com/v1: undefined field 'nam' at 1:24 of the expression"
+			both = "Deployment of apps/v1 and Thing of example.com/v1: "
 		}
 		add("spec.validations[1].expression", "Deployment of apps/v1: undefined field 'replica' at 1:12 of the expression", 11, 17)
-		add("spec.validations[1].messageExpression", both, 12, 24)
+		add("spec.validations[1].messageExpression", both+"undefined field 'nam' at 1:24 of the expression", 12, 24)
 		return list
 	}
 	for _, tc := range []struct {

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
-	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // register registers the sample server with main, as in its own example.
@@ -66,7 +65,6 @@ func flunder(name string) string {
 // The sample API server of Kubernetes runs behind gatehouse as behind kube-apiserver (S22.8 to S22.15,
 // S22.18).
 func TestTheSampleServerRunsBehindGatehouse(t *testing.T) {
-	speed.Long(t)
 	t.Parallel()
 	port := harness.FreePort(t)
 	main := harness.Start(t, "--service-address", "wardle/api=127.0.0.1:"+port, "--controllers", "*")

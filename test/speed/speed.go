@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// collectAt is the growth of the heap, in percent, at which tests collect garbage: that of the program (package
-// prelude). With Go's default, it takes up to two fifths of their time.
+// collectAt is the growth of the heap, in percent, at which tests collect garbage. The program has the same value
+// (package prelude). With Go's default, garbage collection takes up to two fifths of the time of tests.
 const collectAt = 400
 
 func init() {

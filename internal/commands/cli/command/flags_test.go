@@ -47,7 +47,7 @@ func TestKubeconfigFlags(t *testing.T) {
 	}
 }
 
-// The names are those of kubectl, so that both read one cache.
+// The cache of a host has the name that kubectl gives it, so that both programs read one cache.
 func TestNamesOfCaches(t *testing.T) {
 	for host, want := range map[string]string{
 		"https://127.0.0.1:6443":        "127.0.0.1_6443",

@@ -23,7 +23,7 @@ func typeOf(kind schema.GroupVersionKind) reflect.Type {
 }
 
 // TakeLater removes from an object the fields that do not exist in an emulated release, and returns their paths.
-// fields are those that differ; nil if none do. A server that emulates the release knows them, and silently drops or
+// fields are the fields that differ between the releases; nil if none do. A server that emulates the release knows them, and silently drops or
 // keeps them; the strict decoder of a server of the release itself rejects the object (S26.12).
 func TakeLater(fields *emulation.Fields, content map[string]any, kind schema.GroupVersionKind) (later []string) {
 	of := typeOf(kind)

@@ -159,7 +159,7 @@ func TestFewTestProgramsLinkTheServer(t *testing.T) {
 		servers = append(servers, pkg)
 		// Main fails when a test started a server although -short was given. An example uses public packages
 		// only.
-		if !in(pkg, "examples") && pkg != "cmd/gatehouse" && !slices.ContainsFunc(found[pkg], func(file goFile) bool {
+		if !in(pkg, "examples") && !slices.ContainsFunc(found[pkg], func(file goFile) bool {
 			return file.test() && slices.ContainsFunc(callsIn(t, file.path), func(c called) bool {
 				return c.function == "TestMain" && c.method == "Main" && (c.receiver == "speed" || c.receiver == "harness")
 			})

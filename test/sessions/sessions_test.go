@@ -1,4 +1,4 @@
-package main
+package sessions
 
 import (
 	"bufio"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -16,12 +17,11 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/gatehouse-dev/gatehouse/test/harness"
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"gatehouse": main, "kubectl-gatehouse": main, "kube-apiserver": main})
-}
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 // TestSessions runs the scripts in testdata/script, each a whole session with
 // the real program. Besides testscript's own commands they have
@@ -33,12 +33,18 @@ func TestMain(m *testing.M) {
 //	exits CODE PROGRAM ... runs a program that must exit with CODE
 //	[long] ...             runs the line in the long run only
 func TestSessions(t *testing.T) {
-	speed.Server(t)
+	programs := t.TempDir()
+	for _, name := range []string{"gatehouse", "kubectl-gatehouse", "kube-apiserver"} {
+		if err := os.Symlink(harness.Binary(t), filepath.Join(programs, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
+			e.Setenv("PATH", programs+string(filepath.ListSeparator)+e.Getenv("PATH"))
 			e.Values[serverKey{}] = new(*serverProcess)
 			return nil
 		},

@@ -1,15 +1,13 @@
-package prediction
+package cli_test
 
 import (
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/prediction"
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
-
-func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 // found are seeds beyond the first ones that detected bugs. 161: validating webhooks see the name that the
 // server generates. 738: for namespaces, webhooks see that name as a label, too.
@@ -19,7 +17,7 @@ var found = []uint64{161, 738}
 // the actual admission.
 func TestWhatIsExplainedHappens(t *testing.T) {
 	worlds := speed.Of(25, 100)
-	recorder, err := NewRecorder()
+	recorder, err := prediction.NewRecorder()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,17 +27,17 @@ func TestWhatIsExplainedHappens(t *testing.T) {
 		}
 	}()
 	s := harness.Start(t, "--controllers", "-*")
-	session, err := NewSession(t.Context(), Options{Admin: s.Admin, Gatehouse: true, Recorder: recorder, Dir: t.TempDir()})
+	session, err := prediction.NewSession(t.Context(), prediction.Options{Admin: s.Admin, Gatehouse: true, Recorder: recorder, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sum Tally
+	var sum prediction.Tally
 	seeds := slices.Clone(found)
 	for seed := range uint64(worlds) {
 		seeds = append(seeds, seed+1)
 	}
 	for _, seed := range seeds {
-		tally, err := session.Play(t.Context(), NewWorld(seed))
+		tally, err := session.Play(t.Context(), prediction.NewWorld(seed))
 		if err != nil {
 			t.Fatal(err)
 		}

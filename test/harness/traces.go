@@ -1,13 +1,9 @@
 package harness
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
-
-	"github.com/gatehouse-dev/gatehouse/admission/plan"
-	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
 const StatesPath = "/apis/gatehouse.dev/v1alpha1/registrationstates"
@@ -35,26 +31,4 @@ func TraceOf(t *testing.T, admin *HTTP, r *Response) *Response {
 		return nil
 	})
 	return admin.Get(TracesPath + "/" + id)
-}
-
-// RecordOf decodes the record of an AdmissionTrace.
-func RecordOf(t *testing.T, found *Response) *trace.Record {
-	t.Helper()
-	record := &trace.Record{}
-	if err := json.Unmarshal(found.Raw, record); err != nil {
-		t.Fatalf("%v in %s", err, found.Raw)
-	}
-	return record
-}
-
-// PlanOf decodes the plan of an AdmissionExplanation.
-func PlanOf(t *testing.T, explanation []byte) *plan.Plan {
-	t.Helper()
-	var e struct {
-		Status struct{ Plan *plan.Plan }
-	}
-	if err := json.Unmarshal(explanation, &e); err != nil || e.Status.Plan == nil {
-		t.Fatalf("no plan (%v) in %s", err, explanation)
-	}
-	return e.Status.Plan
 }

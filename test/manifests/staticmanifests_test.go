@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/engine"
 )
 
 const (
@@ -221,7 +222,7 @@ func TestStaticManifests(t *testing.T) {
 	t.Run("S21.16 virtual resources stay exempt", func(t *testing.T) {
 		judge.Forget()
 		h.Must(http.StatusCreated, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`)
-		harness.VirtualWrites(t, h)
+		engine.VirtualWrites(t, h)
 		if got := judge.Reviews(); len(got) != 0 {
 			t.Errorf("the webhook was asked: %s", got[0].Raw)
 		}
@@ -248,7 +249,7 @@ func TestStaticManifests(t *testing.T) {
 			r := h.Must(http.StatusCreated, "POST", "/apis/gatehouse.dev/v1alpha1/admissionexplanations", fmt.Sprintf(
 				`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AdmissionExplanation","spec":{"resource":{"version":"v1","resource":%q},"namespace":"default","object":%s}}`, c.resource, c.object))
 			found := false
-			for step := range harness.PlanOf(t, r.Raw).Each() {
+			for step := range engine.PlanOf(t, r.Raw).Each() {
 				if step.Entry == nil || step.Entry.Configuration != c.configuration {
 					continue
 				}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/engine"
 )
 
 const podIn = `{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"p-"%s},"spec":{"containers":[{"name":"c","image":"i"%s}]%s}}`
@@ -90,7 +91,7 @@ func TestCompiledInPlugins(t *testing.T) {
 	t.Run("S9.18 a trace says what each changed", func(t *testing.T) {
 		changed := map[string][]string{}
 		found := traceOf(t, h, h.Must(http.StatusCreated, "POST", in("pods"), podOf("", "", "")))
-		for step := range harness.RecordOf(t, found).Each() {
+		for step := range engine.RecordOf(t, found).Each() {
 			for _, p := range step.Patch {
 				changed[step.Plugin] = append(changed[step.Plugin], p.Path)
 			}
@@ -109,7 +110,7 @@ func TestCompiledInPlugins(t *testing.T) {
 		explain := func(body string, headers ...string) map[string]string {
 			found := map[string]string{}
 			r := h.Must(http.StatusCreated, "POST", "/apis/gatehouse.dev/v1alpha1/admissionexplanations", body, headers...)
-			for step := range harness.PlanOf(t, r.Raw).Each() {
+			for step := range engine.PlanOf(t, r.Raw).Each() {
 				found[step.Plugin] += fmt.Sprintf("%s %s%v", step.Effect, step.Patch, step.Reason)
 			}
 			return found

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/engine"
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
@@ -111,7 +112,7 @@ func TestAPolicyAsPeopleWriteIt(t *testing.T) {
 
 			// The trace of the denial contains the evaluation.
 			found := traceOf(t, h, denied)
-			judgements := slices.Collect(harness.RecordOf(t, found).Judged())
+			judgements := slices.Collect(engine.RecordOf(t, found).Judged())
 			if len(judgements) == 0 || len(judgements[0].Evaluations) == 0 || judgements[0].Evaluations[0].Param == nil {
 				t.Fatalf("the trace has no judgement with a param: %s", found.Raw)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/engine"
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
@@ -24,7 +25,7 @@ func steps(t *testing.T, args ...string) (map[string]*plan.Step, harness.Result)
 		t.Fatal(r.Err)
 	}
 	found := map[string]*plan.Step{}
-	for s := range harness.PlanOf(t, []byte(r.Out)).Each() {
+	for s := range engine.PlanOf(t, []byte(r.Out)).Each() {
 		if s.Entry != nil {
 			found[s.Entry.Name] = s
 		}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/engine"
 )
 
 // traceNames returns the names of the objects in a list.
@@ -74,7 +75,7 @@ func TestTraces(t *testing.T) {
 		want(t, "uid", created.Text("request", "uid"), stored.Text("metadata", "uid"))
 		want(t, "namespace", created.Text("metadata", "namespace"), shop)
 		var plugins, paths []string
-		record := harness.RecordOf(t, created)
+		record := engine.RecordOf(t, created)
 		for step := range record.Each() {
 			plugins = append(plugins, step.Pass+" "+step.Plugin)
 		}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/engine"
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
@@ -109,7 +110,7 @@ func TestAnEmulatedRelease(t *testing.T) {
 				"rules": []any{map[string]any{"apiGroups": []any{"gatehouse.dev"}, "apiVersions": []any{"*"}, "operations": []any{"*"}, "resources": []any{"*"}}},
 			})
 		}
-		harness.VirtualWrites(t, h)
+		engine.VirtualWrites(t, h)
 		if got := len(hook.Reviews()); got != 0 {
 			t.Errorf("the webhook was asked %d times", got)
 		}

@@ -1,2 +1,2 @@
-// Package sessions runs scripts of whole sessions with the program: what a user types, and what the terminal shows.
+// Package sessions runs scripts of whole sessions with the program: commands, their output and their exit codes.
 package sessions

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/engine"
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
@@ -105,8 +106,8 @@ func TestExemptKinds(t *testing.T) {
 			h.Must(http.StatusCreated, "POST", path, toJSON("%s", one.object))
 			t.Cleanup(func() { outer.Must(http.StatusOK, "DELETE", path+"/all", "") })
 		}
-		harness.VirtualWrites(t, h)
-		plan := harness.PlanOf(t, h.Must(http.StatusCreated, "POST", "/apis/gatehouse.dev/v1alpha1/admissionexplanations", toJSON(
+		engine.VirtualWrites(t, h)
+		plan := engine.PlanOf(t, h.Must(http.StatusCreated, "POST", "/apis/gatehouse.dev/v1alpha1/admissionexplanations", toJSON(
 			`{spec: {all: true, resource: {group: gatehouse.dev, version: v1alpha1, resource: admissionexplanations}, object: {apiVersion: gatehouse.dev/v1alpha1, kind: AdmissionExplanation, metadata: {name: e}, spec: {resource: {version: v1, resource: pods}}}}}`)).Raw)
 		reasons := map[string]string{}
 		for step := range plan.Each() {

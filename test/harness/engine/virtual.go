@@ -1,4 +1,4 @@
-package harness
+package engine
 
 import (
 	"net/http"
@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
 const ownPath = "/apis/gatehouse.dev/v1alpha1/"
@@ -16,7 +17,7 @@ const ownPath = "/apis/gatehouse.dev/v1alpha1/"
 // VirtualWrites sends every write of the virtual resources that Gatehouse adds to Kubernetes, and fails the
 // test if one is rejected (S2.41). It finds the resources in discovery, and also fails for a resource without
 // an example here. h needs all rights.
-func VirtualWrites(t *testing.T, h *HTTP) {
+func VirtualWrites(t *testing.T, h *harness.HTTP) {
 	t.Helper()
 	writes := map[string]func(){
 		"admissionexplanations": func() {
@@ -33,8 +34,8 @@ func VirtualWrites(t *testing.T, h *HTTP) {
 		},
 	}
 	for _, one := range h.Get(strings.TrimSuffix(ownPath, "/")).At("resources").([]any) {
-		name, _ := At(one, "name").(string)
-		verbs, _ := At(one, "verbs").([]any)
+		name, _ := harness.At(one, "name").(string)
+		verbs, _ := harness.At(one, "verbs").([]any)
 		if main, _, _ := strings.Cut(name, "/"); !registration.IsVirtual(schema.GroupResource{Group: registration.OwnGroup, Resource: main}) {
 			t.Errorf("S2.41: webhooks, policies and initializers apply to %s.%s", name, registration.OwnGroup)
 		}

@@ -3,6 +3,6 @@
 // serving runs a server, before and after are about a write, changing changes admission safely, and upkeep
 // maintains a server. Their shared code is package command.
 //
-// The kubectl command is the exception among the commands: it is the real kubectl, which owns the process from
-// then on, its exit code included.
+// The kubectl command has a package of its own, kubectl: it is the real kubectl, which owns the process from then
+// on, its exit code included.
 package cli

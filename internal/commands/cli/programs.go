@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/kubectl"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/serving"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/program"
 )
@@ -25,14 +26,14 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 		return command.ExitOK
 	case program.Kubectl:
 		command.LeaveSignals(ctx)
-		serving.RunKubectl(args, streams)
+		kubectl.Run(args, streams)
 		return command.ExitOK
 	case program.KubeAPIServer:
 		return command.Execute(ctx, serving.NewKubeAPIServer, args, streams)
 	}
 	if len(args) > 2 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) && args[1] == program.Kubectl {
 		// kubectl completes its command line itself.
-		serving.RunKubectl(slices.Delete(slices.Clone(args), 1, 2), streams)
+		kubectl.Run(slices.Delete(slices.Clone(args), 1, 2), streams)
 		return command.ExitOK
 	}
 	return command.Execute(ctx, newRoot, args, streams)

@@ -8,8 +8,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/before"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/changing"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/kubectl"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/serving"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/upkeep"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/dev/kustomize"
 )
 
 // doors groups the commands by the user's task, in the order of the help.
@@ -17,12 +19,14 @@ var doors = []struct {
 	title    string
 	commands []func(command.Streams) *cobra.Command
 }{
-	{"Run a server", []func(command.Streams) *cobra.Command{serving.NewServe, serving.NewKubectl, serving.NewWebhook, serving.NewEnvtest}},
-	{"Before a write", []func(command.Streams) *cobra.Command{before.NewExplain, before.NewCheck, before.NewLint, before.NewTest, before.NewSnapshot, before.NewDev}},
+	{"Run a server", []func(command.Streams) *cobra.Command{serving.NewServe, kubectl.New, serving.NewWebhook, serving.NewEnvtest}},
+	{"Before a write", []func(command.Streams) *cobra.Command{before.NewExplain, before.NewCheck, before.NewLint, before.NewTest, before.NewSnapshot, newDev}},
 	{"After a write", []func(command.Streams) *cobra.Command{after.NewTrace, after.NewBlame, after.NewConsole, agentcmd.NewAgent, after.NewInitializers}},
 	{"Change admission safely", []func(command.Streams) *cobra.Command{changing.NewRollout, changing.NewAudit, changing.NewRecord, changing.NewReplay, changing.NewWaitInForce}},
 	{"Operate a server", []func(command.Streams) *cobra.Command{upkeep.NewBackup, upkeep.NewCluster, upkeep.NewSecretsEncryption, upkeep.NewEtcd, upkeep.NewDebug, upkeep.NewVersion}},
 }
+
+func newDev(streams command.Streams) *cobra.Command { return before.NewDev(streams, kustomize.Build) }
 
 func newRoot(streams command.Streams) *cobra.Command {
 	var version bool

@@ -32,11 +32,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
+// Kustomize builds the kustomization of a directory and returns its objects as YAML. It calls reading with the path of
+// each file before it reads it.
+type Kustomize func(dir string, reading func(path string)) ([]byte, error)
+
 // Options are the options of a session.
 type Options struct {
 	// Paths and Kustomizations are the manifests; Stdin is read for the path "-".
 	Paths, Kustomizations []string
 	Stdin                 io.Reader
+	// Kustomize builds the kustomizations.
+	Kustomize Kustomize
 	// Chart is the directory or the archive of a Helm chart, and Values are files with its values; empty for none.
 	Chart  string
 	Values []string
@@ -222,7 +228,7 @@ func Run(ctx context.Context, o Options) error {
 
 // read reads the manifests, and watches their files.
 func (s *session) read(ctx context.Context) (*project, error) {
-	p, err := readProject(s.Paths, s.Kustomizations, s.piped, s.manifests.reading)
+	p, err := readProject(s.Paths, s.Kustomizations, s.Kustomize, s.piped, s.manifests.reading)
 	if err == nil && s.Chart != "" {
 		err = p.readChart(ctx, s.Chart, s.Values, s.manifests.reading)
 	}

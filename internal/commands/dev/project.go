@@ -14,13 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/dev/container"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
-	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 )
 
@@ -35,8 +32,9 @@ type project struct {
 	remarks []string
 }
 
-// readProject reads manifests. It calls reading with the path of each file or directory before it reads it.
-func readProject(paths, kustomizations []string, stdin []byte, reading func(path string)) (*project, error) {
+// readProject reads manifests, and builds kustomizations. It calls reading with the path of each file or directory before
+// it reads it.
+func readProject(paths, kustomizations []string, build Kustomize, stdin []byte, reading func(path string)) (*project, error) {
 	p := &project{}
 	for _, path := range paths {
 		if path != manifests.Stdin {
@@ -46,13 +44,8 @@ func readProject(paths, kustomizations []string, stdin []byte, reading func(path
 	if err := p.read(paths, stdin); err != nil {
 		return nil, err
 	}
-	disk := noted{filesys.MakeFsOnDisk(), reading}
 	for _, dir := range kustomizations {
-		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, dir)
-		var data []byte
-		if err == nil {
-			data, err = built.AsYaml()
-		}
+		data, err := build(dir, reading)
 		if err == nil {
 			err = p.read([]string{manifests.Stdin}, data)
 		}
@@ -61,18 +54,6 @@ func readProject(paths, kustomizations []string, stdin []byte, reading func(path
 		}
 	}
 	return p, nil
-}
-
-// noted is the file system of this machine. It reports the files that are read, and reads only regular files.
-type noted struct {
-	filesys.FileSystem
-	reading func(path string)
-}
-
-// ReadFile implements filesys.FileSystem.
-func (n noted) ReadFile(path string) ([]byte, error) {
-	n.reading(path)
-	return files.Read(path, files.Objects)
 }
 
 // read adds the objects of files.

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,18 +29,6 @@ func TestObjectsWithoutANamespace(t *testing.T) {
 	p, _ := prepared(t, hook("service: {namespace: default, name: b}")+without(serviceOf("8443")+pods))
 	if len(p.targets) != 1 || p.targets[0].workload == nil || len(p.others) != 0 {
 		t.Errorf("%+v and %d others", p.targets, len(p.others))
-	}
-}
-
-// A kustomization of another author does not make the session wait for a named pipe.
-func TestKustomizationsReadRegularFiles(t *testing.T) {
-	dir := t.TempDir()
-	err := errors.Join(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("resources: [a.yaml]\n"), 0o600), syscall.Mkfifo(filepath.Join(dir, "a.yaml"), 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readProject(nil, []string{dir}, nil, func(string) {}); err == nil || !strings.Contains(err.Error(), "is a named pipe: only regular files are read") {
-		t.Errorf("got %v", err)
 	}
 }
 

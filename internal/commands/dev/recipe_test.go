@@ -248,7 +248,7 @@ func TestPorts(t *testing.T) {
 		{name: "a service of the command line", service: "c/d", want: 9443, services: "c/d"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, err := readProject([]string{"-"}, nil, []byte(tc.manifests), nil)
+			p, err := readProject([]string{"-"}, nil, nil, []byte(tc.manifests), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -282,7 +282,7 @@ const pods = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: a, na
 // prepared returns a project of manifests with the certificate of a session, and the directory of the certificate.
 func prepared(t *testing.T, manifests string) (p *project, dir string) {
 	t.Helper()
-	p, err := readProject([]string{"-"}, nil, []byte(manifests), nil)
+	p, err := readProject([]string{"-"}, nil, nil, []byte(manifests), nil)
 	if err == nil {
 		err = p.choose("", 0, true)
 	}

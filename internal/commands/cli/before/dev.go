@@ -53,9 +53,10 @@ type devOptions struct {
 // guardFlag makes a process the guard of a session with a cluster.
 const guardFlag = "guard"
 
-// NewDev returns the command gatehouse dev.
-func NewDev(streams command.Streams) *cobra.Command {
+// NewDev returns the command gatehouse dev. build builds kustomizations.
+func NewDev(streams command.Streams, build dev.Kustomize) *cobra.Command {
 	o := &devOptions{log: command.NewLogging(), cluster: &command.Cluster{}}
+	o.Kustomize = build
 	cmd := &cobra.Command{
 		Use:   "dev [flags] [-- COMMAND [ARGUMENTS]]",
 		Short: "Run the program of a webhook, and a server that calls it",

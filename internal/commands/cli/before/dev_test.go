@@ -130,7 +130,7 @@ spec:
 	explain := func(args ...string) string {
 		t.Helper()
 		var out bytes.Buffer
-		cmd := NewDev(command.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		cmd := NewDev(command.Streams{In: strings.NewReader(""), Out: &out, Err: &out}, nil)
 		cmd.SetArgs(append([]string{"--print"}, args...))
 		if err := cmd.Execute(); err != nil {
 			t.Fatalf("%v: %s", err, &out)

@@ -1,9 +1,14 @@
 package command
 
 import (
+	"fmt"
 	"io"
 	"runtime"
 	"runtime/debug"
+
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/component-base/version"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
 )
@@ -75,4 +80,14 @@ func PrintVersion(w io.Writer, v Version, output string) error {
 	}
 	_, err := terminal.Fprintf(w, "gatehouse %s%s\nkubernetes %s\n%s %s\n", v.Version, commit, v.Kubernetes, v.Go, v.Platform)
 	return err
+}
+
+// ClientVersion returns the version that a kubectl build of the given release embeds.
+func ClientVersion(release string) *apiversion.Info {
+	info := version.Get()
+	info.GitVersion, info.GitCommit, info.BuildDate = release, "", ""
+	if v, err := utilversion.ParseSemantic(release); err == nil {
+		info.Major, info.Minor = fmt.Sprint(v.Major()), fmt.Sprint(v.Minor())
+	}
+	return &info
 }

@@ -54,3 +54,10 @@ func TestVersionIsReadFromTheBuild(t *testing.T) {
 		})
 	}
 }
+
+func TestClientVersionIsWhatKubectlIsStampedWith(t *testing.T) {
+	v := ClientVersion("v1.37.2")
+	if v.GitVersion != "v1.37.2" || v.Major != "1" || v.Minor != "37" {
+		t.Errorf("got %s, %s.%s", v.GitVersion, v.Major, v.Minor)
+	}
+}

@@ -1,4 +1,3 @@
-// Package serving has the commands that run a server: serve; kubectl, its client; webhook, which serves the
-// built-in admission plugins to other API servers; and envtest, with kube-apiserver and etcd, the names under
-// which gatehouse runs in tests.
+// Package serving has the commands that run a server: serve; webhook, which serves the built-in admission plugins to
+// other API servers; and envtest, with kube-apiserver and etcd, the names under which gatehouse runs in tests.
 package serving

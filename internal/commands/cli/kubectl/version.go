@@ -1,16 +1,13 @@
-package serving
+package kubectl
 
 import (
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
-	utilversion "k8s.io/apimachinery/pkg/util/version"
-	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/discovery"
-	"k8s.io/component-base/version"
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	kubectlversion "k8s.io/kubectl/pkg/cmd/version"
 
@@ -31,13 +28,13 @@ func replaceVersion(root *cobra.Command, flags *genericclioptions.ConfigFlags, s
 		}
 		clientOnly, _ := cmd.Flags().GetBool("client")
 		output, _ := cmd.Flags().GetString("output")
-		kubectlutil.CheckErr(runKubectlVersion(flags, streams, clientOnly, output))
+		kubectlutil.CheckErr(printVersion(flags, streams, clientOnly, output))
 	}
 }
 
-// runKubectlVersion prints versions in kubectl's formats.
-func runKubectlVersion(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, clientOnly bool, output string) error {
-	v := kubectlversion.Version{ClientVersion: clientVersion(command.CurrentVersion().Kubernetes)}
+// printVersion prints versions in kubectl's formats.
+func printVersion(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, clientOnly bool, output string) error {
+	v := kubectlversion.Version{ClientVersion: command.ClientVersion(command.CurrentVersion().Kubernetes)}
 	v.KustomizeVersion, _ = kubectlversion.GetKustomizeModVersion()
 	switch output {
 	case "":
@@ -68,14 +65,4 @@ func runKubectlVersion(flags *genericclioptions.ConfigFlags, streams genericioop
 		return err
 	}
 	return serverErr
-}
-
-// clientVersion returns the version that a kubectl build of the given release embeds.
-func clientVersion(release string) *apiversion.Info {
-	info := version.Get()
-	info.GitVersion, info.GitCommit, info.BuildDate = release, "", ""
-	if v, err := utilversion.ParseSemantic(release); err == nil {
-		info.Major, info.Minor = fmt.Sprint(v.Major()), fmt.Sprint(v.Minor())
-	}
-	return &info
 }

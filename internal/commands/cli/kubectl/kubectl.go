@@ -1,4 +1,4 @@
-package serving
+package kubectl
 
 import (
 	"net/http"
@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	componentcli "k8s.io/component-base/cli"
 	componentlogs "k8s.io/component-base/logs"
-	kubectl "k8s.io/kubectl/pkg/cmd"
+	upstream "k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/plugin"
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 
@@ -24,34 +24,34 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
 )
 
-// NewKubectl returns the command gatehouse kubectl.
-func NewKubectl(streams command.Streams) *cobra.Command {
+// New returns the command gatehouse kubectl.
+func New(streams command.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:                "kubectl [flags and arguments of kubectl]",
 		Short:              "Run the built-in kubectl",
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
-			RunKubectl(args, streams)
+			Run(args, streams)
 			return nil
 		},
 	}
 }
 
-// RunKubectl runs kubectl in this process. It returns only after success: on failure, kubectl prints the error
+// Run runs kubectl in this process. It returns only after success: on failure, kubectl prints the error
 // and exits.
-func RunKubectl(args []string, streams command.Streams) {
+func Run(args []string, streams command.Streams) {
 	// An interrupt ends kubectl at once; its own handlers restore the terminal.
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
 	// The rest is kubectl's main function.
-	_, _ = componentlogs.GlogSetter(kubectl.GetLogVerbosity(args))
-	if err := componentcli.RunNoErrOutput(kubectlCommand(args, streams)); err != nil {
+	_, _ = componentlogs.GlogSetter(upstream.GetLogVerbosity(args))
+	if err := componentcli.RunNoErrOutput(newCommand(args, streams)); err != nil {
 		kubectlutil.CheckErr(err)
 	}
 }
 
-// kubectlCommand returns kubectl's command tree. It changes os.Args and KUBECONFIG for kubectl, since parts of
+// newCommand returns kubectl's command tree. It changes os.Args and KUBECONFIG for kubectl, since parts of
 // kubectl and its plugins read them directly.
-func kubectlCommand(args []string, streams command.Streams) *cobra.Command {
+func newCommand(args []string, streams command.Streams) *cobra.Command {
 	os.Args = append([]string{"kubectl"}, args...)
 	chosen := os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || command.IsPlugin() || command.ProgramName == program.Kubectl
 	missing := command.DefaultKubeconfig()
@@ -72,8 +72,8 @@ func kubectlCommand(args []string, streams command.Streams) *cobra.Command {
 		}
 		return c
 	})
-	root := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
-		PluginHandler: pluginHandler{kubectl.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes)},
+	root := upstream.NewDefaultKubectlCommandWithArgs(upstream.KubectlOptions{
+		PluginHandler: pluginHandler{upstream.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes)},
 		Arguments:     os.Args,
 		ConfigFlags:   flags,
 		IOStreams:     io,
@@ -85,9 +85,9 @@ func kubectlCommand(args []string, streams command.Streams) *cobra.Command {
 
 // pluginHandler finds plugins only through absolute entries of PATH. An entry such as "." would find a program
 // in the working directory, which another user may have written.
-type pluginHandler struct{ kubectl.PluginHandler }
+type pluginHandler struct{ upstream.PluginHandler }
 
-// Lookup implements kubectl.PluginHandler.
+// Lookup implements upstream.PluginHandler.
 func (h pluginHandler) Lookup(name string) (path string, found bool) {
 	path, found = h.PluginHandler.Lookup(name)
 	return path, found && filepath.IsAbs(path)

@@ -22,9 +22,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/component-base/compatibility"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	_ "k8s.io/kubernetes/pkg/controlplane"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
+	_ "github.com/gatehouse-dev/gatehouse/internal/server/api/catalog" // installs all kinds
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 

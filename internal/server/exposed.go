@@ -37,6 +37,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/places"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/priorities"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/publish"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
@@ -385,7 +386,8 @@ func newAggregator(p *populated, builtin []discovery.Version, show *publish.Kind
 		Self:              p.serving.self(),
 		ClientCertificate: p.serving.toAggregated.CurrentCertKeyContent,
 		MaxInFlight:       s.MaxRequestsInFlight, LongRunning: p.config.LongRunningFunc,
-		Show: show.SetRemote, Document: show.OpenAPI.SetRemote, Gone: p.admitter.gone,
+		Priority: priorities.Of,
+		Show:     show.SetRemote, Document: show.OpenAPI.SetRemote, Gone: p.admitter.gone,
 	}
 	if s.DialWebhook != nil {
 		o.Dial = &transport.DialHolder{Dial: s.DialWebhook}

@@ -37,6 +37,8 @@ type Options struct {
 	Informers informers.SharedInformerFactory
 	// Builtin are the group versions of the built-in kinds.
 	Builtin []schema.GroupVersion
+	// Priority returns the priority of a group version of this server.
+	Priority func(schema.GroupVersion) Priority
 	// Resolver finds the addresses of services, as for webhooks. Placed reports whether Resolver
 	// has an address for a service even if the service does not exist.
 	Resolver call.Resolver
@@ -59,6 +61,10 @@ type Options struct {
 	// Gone, if set, drops the metric series of deleted APIServices.
 	Gone *series.Gone
 }
+
+// Priority is the priority of a group version in discovery: groups and then versions with higher
+// numbers come first.
+type Priority struct{ Group, Version int32 }
 
 // resync is how often the conditions of APIServices are checked again, as in kube-apiserver
 // (S22.6).
@@ -101,7 +107,7 @@ func New(o Options) (*Aggregator, error) {
 	a.shown = newShown(o.Show)
 	a.docs = newDocuments(o.Document)
 	services := a.informers.Apiregistration().V1().APIServices()
-	a.registrar = newRegistrar(client, services, o.Builtin)
+	a.registrar = newRegistrar(client, services, &o)
 	a.known = apiserver.NewAPIServiceRegistrationController(services, handlers{a})
 	return a, nil
 }

@@ -22,6 +22,8 @@ import (
 type registrar struct {
 	client  clientset.Interface
 	builtin []*apiregistrationv1.APIService
+	// priority is that of Options.
+	priority func(schema.GroupVersion) Priority
 	// controller is upstream's.
 	controller interface {
 		autoregister.AutoAPIServiceRegistration
@@ -35,13 +37,13 @@ type registrar struct {
 	}
 }
 
-func newRegistrar(client clientset.Interface, services apiregistrationinformers.APIServiceInformer, builtin []schema.GroupVersion) *registrar {
-	r := &registrar{client: client, controller: autoregister.NewAutoRegisterController(services, client.ApiregistrationV1())}
-	for _, gv := range builtin {
+func newRegistrar(client clientset.Interface, services apiregistrationinformers.APIServiceInformer, o *Options) *registrar {
+	r := &registrar{client: client, priority: o.Priority, controller: autoregister.NewAutoRegisterController(services, client.ApiregistrationV1())}
+	for _, gv := range o.Builtin {
 		if gv.Group == groupName {
 			continue
 		}
-		service := local(gv)
+		service := r.local(gv)
 		r.builtin = append(r.builtin, service)
 		r.controller.AddAPIServiceToSyncOnStart(service)
 	}
@@ -49,8 +51,8 @@ func newRegistrar(client clientset.Interface, services apiregistrationinformers.
 }
 
 // local is the APIService of a group version of this server.
-func local(gv schema.GroupVersion) *apiregistrationv1.APIService {
-	p := PriorityOf(gv)
+func (r *registrar) local(gv schema.GroupVersion) *apiregistrationv1.APIService {
+	p := r.priority(gv)
 	return &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group},
 		Spec: apiregistrationv1.APIServiceSpec{
@@ -101,7 +103,7 @@ func (r *registrar) setCustom(versions []schema.GroupVersion) {
 	for _, gv := range versions {
 		now[gv] = true
 		if !r.mu.custom[gv] {
-			r.controller.AddAPIServiceToSync(local(gv))
+			r.controller.AddAPIServiceToSync(r.local(gv))
 		}
 	}
 	for gv := range r.mu.custom {

@@ -4,10 +4,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/klog/v2"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/priorities"
 )
 
 // Kinds publishes the served kinds. All fields must be set.
@@ -48,7 +48,7 @@ func (k *Kinds) SetRemote(versions []discovery.Version) {
 // Prioritized sets the priorities of the versions of this server in discovery.
 func Prioritized(versions []discovery.Version) []discovery.Version {
 	for i := range versions {
-		p := aggregation.PriorityOf(versions[i].GroupVersion)
+		p := priorities.Of(versions[i].GroupVersion)
 		versions[i].GroupPriority, versions[i].VersionPriority = p.Group, p.Version
 	}
 	return versions

@@ -34,6 +34,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/bounds"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/files"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/inprocess"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/certificates"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/connections"
@@ -416,6 +417,14 @@ func newLoopback(config *restclient.Config, ready, stopped <-chan struct{}) (*lo
 		config: config, client: client, informers: informers.NewSharedInformerFactory(client, 0), stopped: stopped,
 		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
 	}, nil
+}
+
+// direct configures clients that need no connections. They are for many small requests after the server has answered
+// one, and cannot watch.
+func (l *loopback) direct(h http.Handler) *restclient.Config {
+	config := restclient.CopyConfig(l.config)
+	config.TLSClientConfig, config.Transport = restclient.TLSClientConfig{}, inprocess.Transport{Handler: h}
+	return config
 }
 
 // services returns the resolver that finds the webhooks behind services.

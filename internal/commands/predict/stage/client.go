@@ -2,10 +2,8 @@ package stage
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -22,6 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/inprocess"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
@@ -130,49 +129,22 @@ func (s *Stage) send(ctx context.Context, q HTTPRequest, u *user.DefaultInfo, re
 	return a, nil
 }
 
-var errNoAnswer = errors.New("the server ended the request without an answer")
-
 // serve calls the server's handlers.
 func (s *Stage) serve(r *http.Request, rehearsal *server.Rehearsal) (out *httptest.ResponseRecorder, traced *trace.Trace, err error) {
-	defer func() {
-		p := recover()
-		switch cause, _ := p.(error); {
-		case p == nil:
-		case errors.Is(cause, http.ErrAbortHandler):
-			err = errNoAnswer
-		default:
-			panic(p)
+	out, err = inprocess.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if rehearsal == nil {
+			traced = s.server.Serve(w, r)
+			return
 		}
-	}()
-	r.URL.Scheme, r.URL.Host = "", ""
-	if r.Body == nil {
-		r.Body = http.NoBody
-	}
-	out = httptest.NewRecorder()
-	if rehearsal == nil {
-		return out, s.server.Serve(out, r), nil
-	}
-	s.server.Rehearse(out, r, rehearsal)
-	return out, rehearsal.Trace(), nil
+		s.server.Rehearse(w, r, rehearsal)
+		traced = rehearsal.Trace()
+	}), r)
+	return out, traced, err
 }
 
 // Config returns a client configuration that sends requests to the server's handlers, as the server itself.
 func (s *Stage) Config() *rest.Config {
-	return &rest.Config{Host: "https://gatehouse.invalid", QPS: -1, UserAgent: "gatehouse", Transport: transport{s}}
-}
-
-// transport sends requests to the server. It returns a response when it is complete, so watches are not supported.
-type transport struct{ stage *Stage }
-
-// RoundTrip implements http.RoundTripper.
-func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	out, _, err := t.stage.serve(r.Clone(r.Context()), nil)
-	if err = cmp.Or(context.Cause(r.Context()), err); err != nil {
-		return nil, err
-	}
-	made := out.Result()
-	made.Request = r
-	return made, nil
+	return &rest.Config{Host: "https://gatehouse.invalid", QPS: -1, UserAgent: "gatehouse", Transport: inprocess.Transport{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.server.Serve(w, r) })}}
 }
 
 // Response returns a JSON response to a request.

@@ -113,8 +113,14 @@ func New(o Options) (*Aggregator, error) {
 }
 
 // Register creates the APIServices of built-in group versions that are missing. It is a step
-// of the start.
-func (a *Aggregator) Register(ctx context.Context) error { return a.registrar.create(ctx) }
+// of the start. direct reaches this server without connections, as a superuser.
+func (a *Aggregator) Register(ctx context.Context, direct *restclient.Config) error {
+	client, err := clientset.NewForConfig(direct)
+	if err != nil {
+		return err
+	}
+	return a.registrar.create(ctx, client)
+}
 
 // Know reads the APIServices, and returns when requests for remote group versions are passed on.
 // The goroutines that it starts run until ctx ends.

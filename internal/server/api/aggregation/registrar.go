@@ -20,7 +20,6 @@ import (
 // registrar maintains the local APIServices: of built-in group versions at the start, of custom
 // group versions at all times (S22.3, S22.4).
 type registrar struct {
-	client  clientset.Interface
 	builtin []*apiregistrationv1.APIService
 	// priority is that of Options.
 	priority func(schema.GroupVersion) Priority
@@ -38,7 +37,7 @@ type registrar struct {
 }
 
 func newRegistrar(client clientset.Interface, services apiregistrationinformers.APIServiceInformer, o *Options) *registrar {
-	r := &registrar{client: client, priority: o.Priority, controller: autoregister.NewAutoRegisterController(services, client.ApiregistrationV1())}
+	r := &registrar{priority: o.Priority, controller: autoregister.NewAutoRegisterController(services, client.ApiregistrationV1())}
 	for _, gv := range o.Builtin {
 		if gv.Group == groupName {
 			continue
@@ -67,8 +66,8 @@ const creators = 8
 // create creates the missing APIServices of built-in group versions. The controller would create
 // them later, but a server that is ready must have them. Existing APIServices are left to the
 // controller, which compares them.
-func (r *registrar) create(ctx context.Context) error {
-	services := r.client.ApiregistrationV1().APIServices()
+func (r *registrar) create(ctx context.Context, client clientset.Interface) error {
+	services := client.ApiregistrationV1().APIServices()
 	found, err := services.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("APIServices: %w", err)

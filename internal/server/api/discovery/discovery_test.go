@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
-	"github.com/gatehouse-dev/gatehouse/test/catalogtest"
 )
 
 const address = "gatehouse.example.com:6443"
@@ -347,103 +346,4 @@ func TestRequests(t *testing.T) {
 			t.Errorf("got %d with ETag %s", res.StatusCode, res.Header.Get("ETag"))
 		}
 	})
-}
-
-func builtin(tb testing.TB) []discovery.Version {
-	var versions []discovery.Version
-	for _, v := range catalogtest.Build(tb) {
-		versions = append(versions, discovery.Version{GroupVersion: v.GroupVersion, Resources: discovery.Resources(v.Endpoints)})
-	}
-	return versions
-}
-
-func TestTheCatalogueIsDiscovered(t *testing.T) {
-	versions := builtin(t)
-	_, s := serve(t, versions)
-	for name, client := range clients(t, s.URL) {
-		t.Run(name, func(t *testing.T) {
-			_, lists, err := client.ServerGroupsAndResources()
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := map[string]metav1.APIResource{}
-			for _, l := range lists {
-				for _, r := range l.APIResources {
-					got[l.GroupVersion+" "+r.Name] = r
-				}
-			}
-			for _, v := range versions {
-				for _, want := range v.Resources {
-					r, ok := got[v.GroupVersion.String()+" "+want.Name]
-					if !ok {
-						t.Errorf("%s: %s is missing", v.GroupVersion, want.Name)
-						continue
-					}
-					if want.Kind != r.Kind || want.Namespaced != r.Namespaced {
-						t.Errorf("%s: %s is %s, namespaced %t", v.GroupVersion, r.Name, r.Kind, r.Namespaced)
-					}
-					if diff := cmp.Diff([]any{want.Verbs, want.ShortNames, want.Categories}, []any{r.Verbs, r.ShortNames, r.Categories}); diff != "" {
-						t.Errorf("%s: %s (-want +got):\n%s", v.GroupVersion, r.Name, diff)
-					}
-				}
-			}
-		})
-	}
-	expand := mapper(t, clients(t, s.URL)["aggregated, application/json"])
-	for short, want := range map[string]schema.GroupVersionResource{
-		"po":     {Version: "v1", Resource: "pods"},
-		"deploy": {Group: "apps", Version: "v1", Resource: "deployments"},
-		"ds":     {Group: "apps", Version: "v1", Resource: "daemonsets"},
-		"ev":     {Version: "v1", Resource: "events"},
-		"hpa":    {Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
-		"ing":    {Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
-	} {
-		if got, err := expand.ResourceFor(schema.GroupVersionResource{Resource: short}); err != nil || got != want {
-			t.Errorf("%s means %v, %v; want %v", short, got, err, want)
-		}
-	}
-}
-
-func BenchmarkSetCustom(b *testing.B) {
-	h, err := discovery.New(address, builtin(b))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := h.SetCustom(nil); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkAggregated(b *testing.B) {
-	h, err := discovery.New(address, builtin(b))
-	if err != nil {
-		b.Fatal(err)
-	}
-	const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	first := httptest.NewRecorder()
-	req := httptest.NewRequest("GET", "/apis", nil)
-	req.Header.Set("Accept", accept)
-	h.ServeHTTP(first, req)
-	for name, match := range map[string]string{"unchanged=false": "", "unchanged=true": first.Header().Get("ETag")} {
-		b.Run(name, func(b *testing.B) {
-			req := httptest.NewRequest("GET", "/apis", nil)
-			req.Header.Set("Accept", accept)
-			want := http.StatusOK
-			if match != "" {
-				req.Header.Set("If-None-Match", match)
-				want = http.StatusNotModified
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				w := httptest.NewRecorder()
-				h.ServeHTTP(w, req)
-				if w.Code != want {
-					b.Fatalf("got %d", w.Code)
-				}
-			}
-		})
-	}
 }

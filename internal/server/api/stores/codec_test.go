@@ -1,4 +1,4 @@
-package resources_test
+package stores_test
 
 import (
 	"strings"

@@ -110,7 +110,10 @@ func (s *Server) clear(t testing.TB) {
 		group + "v1/mutatingadmissionpolicybindings", group + "v1/mutatingadmissionpolicies",
 		group + "v1alpha1/initializerconfigurations", group + "v1alpha1/externaladmissionhookconfigurations",
 	} {
-		h.Must(http.StatusOK, "DELETE", path, "")
+		// An emulated release lacks some kinds.
+		if r := h.Do("DELETE", path, ""); r.Code != http.StatusOK && r.Code != http.StatusNotFound {
+			t.Fatalf("DELETE %s: %d %s", path, r.Code, r.Raw)
+		}
 	}
 	Eventually(t, "no registration is active", func() error {
 		if names := Names(h.Get("/apis/gatehouse.dev/v1alpha1/registrationstates")); len(names) > 0 {

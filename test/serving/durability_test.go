@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ const defaultConfigMaps = "/api/v1/namespaces/default/configmaps"
 
 // TestKilled kills the server while clients write, and checks that all acknowledged writes exist.
 func TestKilled(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	s := harness.Sole(t)
 	acknowledged := map[string]bool{}
@@ -76,7 +78,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestInformerAcrossRestart keeps a client-go informer running through a restart and a kill of the server.
+// TestInformerAcrossRestart keeps a client-go informer running through a kill of the server, and through a restart in
+// the long run.
 func TestInformerAcrossRestart(t *testing.T) {
 	t.Parallel()
 	s := harness.Sole(t)
@@ -115,17 +118,20 @@ func TestInformerAcrossRestart(t *testing.T) {
 		expect("add " + name)
 	}
 	create("before")
-	s.Stop(t)
-	s.Restart(t)
-	create("after-a-restart")
 	s.Kill(t)
 	s.Restart(t)
 	create("after-a-kill")
-	want(t, "in the cache", len(informer.GetStore().ListKeys()) >= 3, true)
+	if speed.IsLong() {
+		s.Stop(t)
+		s.Restart(t)
+		create("after-a-restart")
+	}
+	want(t, "in the cache", len(informer.GetStore().ListKeys()) >= speed.Of(2, 3), true)
 }
 
 // TestStopEndsRequests stops the server during a request and an open watch.
 func TestStopEndsRequests(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	s := harness.Sole(t)
 	h := s.HTTP(t, nil)
@@ -188,7 +194,7 @@ func TestCannotStart(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(snap, "db"), []byte(strings.Repeat("garbage", 5000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
+	for _, c := range speed.Some(t, 3, []struct {
 		name string
 		args []string
 		code int
@@ -202,7 +208,7 @@ func TestCannotStart(t *testing.T) {
 		{"a data directory that is a file", []string{"--data-dir", harness.Binary(t), "--secure-port", "0"}, 1, "--data-dir"},
 		{"corrupt data", []string{"--data-dir", corrupt, "--secure-port", "0"}, 1, corrupt},
 		{"an etcd that is not there", []string{"--data-dir", t.TempDir(), "--secure-port", "0", "--etcd-servers", "http://127.0.0.1:1"}, 1, "http://127.0.0.1:1"},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := harness.Run(t, append([]string{"serve"}, c.args...)...)
@@ -218,6 +224,10 @@ func TestCannotStart(t *testing.T) {
 // TestEtcdAway disconnects etcd from a server, by a kill and by a pause.
 func TestEtcdAway(t *testing.T) {
 	t.Parallel()
+	balancer := regexp.MustCompile(`option httpchk GET (\S+)`).FindStringSubmatch(harness.OperationsPages(t))
+	if balancer == nil {
+		t.Fatal("the page has no balancer")
+	}
 	etcd := harness.StartEtcd(t)
 	s := harness.Start(t, "--etcd-servers", etcd.URL)
 	h := s.HTTP(t, nil)
@@ -231,13 +241,13 @@ func TestEtcdAway(t *testing.T) {
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 
-	for i, away := range []struct {
+	for i, away := range speed.Some(t, 1, []struct {
 		name        string
 		leave, back func()
 	}{
 		{"killed", func() { etcd.Kill(t) }, func() { etcd.Start(t) }},
 		{"paused", func() { etcd.Pause(t) }, func() { etcd.Resume(t) }},
-	} {
+	}) {
 		t.Run(away.name, func(t *testing.T) {
 			away.leave()
 			began := time.Now()
@@ -252,6 +262,8 @@ func TestEtcdAway(t *testing.T) {
 			}
 			// The server is live, but not ready.
 			s.HTTP(t, nil).Get("/livez?exclude=etcd")
+			// The page's balancer keeps the server: no other would be better.
+			s.HTTP(t, nil).Get(balancer[1])
 			if code, err := s.HTTP(t, nil).Try(harness.Context(t), "GET", "/readyz", ""); err != nil || code == http.StatusOK {
 				t.Errorf("readyz without etcd: %d, %v", code, err)
 			}
@@ -281,6 +293,7 @@ func TestEtcdAway(t *testing.T) {
 
 // TestReplicas runs two servers on one etcd.
 func TestReplicas(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
 	one := harness.Start(t, "--etcd-servers", etcd.URL)

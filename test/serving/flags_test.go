@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // Flags of kube-apiserver have the same effect here.
@@ -32,10 +33,11 @@ func TestFlagsOfKubeAPIServer(t *testing.T) {
 	s := harness.StartOn(t, filepath.Join(dir, "data"),
 		"--tls-min-version", "VersionTLS13", "--tls-sni-cert-key", certFile+","+keyFile+":other.example.com",
 		"--strict-transport-security-directives", "max-age=100", "--cors-allowed-origins", `^https://example\.com$`,
-		"--goaway-chance", "0.02", "--request-timeout", "10s", "--min-request-timeout", "1", "--anonymous-auth=false",
+		"--goaway-chance", "0.02", "--request-timeout", "5s", "--min-request-timeout", "1", "--anonymous-auth=false",
 		"--service-account-max-token-expiration", "1h", "--service-account-extend-token-expiration=false",
 		"--storage-media-type", "application/json", "--event-ttl", "2s", "--service-node-port-range", "31000-31001",
-		"--apiserver-count", "3", "--etcd-quorum-read")
+		"--apiserver-count", "3", "--etcd-quorum-read", "--min-compatibility-version", "1.37", "--etcd-compaction-interval", "500ms",
+		"--shutdown-delay-duration", "2s")
 	for name, test := range map[string]func(*testing.T){
 		"--tls-min-version": func(t *testing.T) {
 			conn, err := tls.Dial("tcp", strings.TrimPrefix(s.URL, "https://"), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12})
@@ -141,21 +143,37 @@ func TestFlagsOfKubeAPIServer(t *testing.T) {
 				t.Errorf("%d %s", r.Code, r.Raw)
 			}
 		},
+		"--etcd-compaction-interval": func(t *testing.T) {
+			h := s.HTTP(t, nil)
+			old := h.Get(harness.ConfigMaps("default")).Text("metadata", "resourceVersion")
+			h.Must(http.StatusCreated, "POST", harness.ConfigMaps("default"), harness.ConfigMap("compacted"))
+			harness.Eventually(t, "the old version is gone", func() error {
+				if r := h.Do("GET", "/api/v1/namespaces/default/events?resourceVersionMatch=Exact&resourceVersion="+old, ""); r.Code != http.StatusGone {
+					return fmt.Errorf("%d", r.Code)
+				}
+				return nil
+			})
+		},
+		"S26.5, S26.7 --min-compatibility-version": func(t *testing.T) { theReleaseItself(t, s) },
 	} {
 		t.Run(name, test)
 	}
 	anonymous := func(s *harness.Server, path string) int {
 		return s.HTTP(t, rest.AnonymousClientConfig(s.Admin)).Do("GET", path, "").Code
 	}
-	everywhere, usual := harness.Start(t, "--anonymous-auth"), harness.Shared(t)
-	for name, c := range map[string]struct {
+	type row struct {
 		s            *harness.Server
 		version, api int
-	}{
+	}
+	usual := harness.Shared(t)
+	rows := map[string]row{
 		"--anonymous-auth=false": {s, http.StatusUnauthorized, http.StatusUnauthorized},
-		"--anonymous-auth":       {everywhere, http.StatusOK, http.StatusForbidden},
 		"without the flag":       {usual, http.StatusOK, http.StatusUnauthorized},
-	} {
+	}
+	if speed.IsLong() {
+		rows["--anonymous-auth"] = row{harness.Start(t, "--anonymous-auth"), http.StatusOK, http.StatusForbidden}
+	}
+	for name, c := range rows {
 		if version, api := anonymous(c.s, "/version"), anonymous(c.s, "/api/v1/secrets"); version != c.version || api != c.api {
 			t.Errorf("%s: %d and %d", name, version, api)
 		}
@@ -165,6 +183,28 @@ func TestFlagsOfKubeAPIServer(t *testing.T) {
 	}
 	if log := s.Log(); !strings.Contains(log, "--apiserver-count has no effect") || !strings.Contains(log, "--etcd-quorum-read has no effect") {
 		t.Errorf("no warnings: %s", log)
+	}
+	t.Run("--shutdown-delay-duration", func(t *testing.T) { endsAfterADelay(t, s, 2*time.Second) })
+}
+
+// endsAfterADelay ends the server, which serves requests during its shutdown delay and is not ready.
+func endsAfterADelay(t *testing.T, s *harness.Server, delay time.Duration) {
+	h := s.HTTP(t, nil)
+	h.Get("/readyz")
+	asked := time.Now()
+	if err := syscall.Kill(s.PID(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the server is not ready", func() error {
+		if code := h.Do("GET", "/readyz/ending", "").Code; code != http.StatusInternalServerError {
+			return fmt.Errorf("%d", code)
+		}
+		return nil
+	})
+	h.Get("/livez")
+	h.Must(http.StatusCreated, "POST", harness.ConfigMaps("default"), harness.ConfigMap("still"))
+	if code, log := s.AwaitEnd(t); code != 0 || time.Since(asked) < delay {
+		t.Errorf("ended with %d after %s: %s", code, time.Since(asked), log)
 	}
 }
 
@@ -203,42 +243,4 @@ func lifetime(t *testing.T, s *harness.Server, seconds int64) int64 {
 		t.Fatal(err)
 	}
 	return claims.Exp - claims.Iat
-}
-
-// --etcd-compaction-interval: history is compacted as often as the flag specifies.
-func TestTheCompactionInterval(t *testing.T) {
-	t.Parallel()
-	s := harness.Start(t, "--etcd-compaction-interval", "500ms")
-	h := s.HTTP(t, nil)
-	old := h.Get(harness.ConfigMaps("default")).Text("metadata", "resourceVersion")
-	h.Must(http.StatusCreated, "POST", harness.ConfigMaps("default"), harness.ConfigMap("a"))
-	harness.Eventually(t, "the old version is gone", func() error {
-		if r := h.Do("GET", "/api/v1/namespaces/default/events?resourceVersionMatch=Exact&resourceVersion="+old, ""); r.Code != http.StatusGone {
-			return fmt.Errorf("%d", r.Code)
-		}
-		return nil
-	})
-}
-
-// --shutdown-delay-duration: a stopping server serves requests during the delay, and is not ready.
-func TestTheShutdownDelay(t *testing.T) {
-	t.Parallel()
-	s := harness.Start(t, "--shutdown-delay-duration", "3s")
-	h := s.HTTP(t, nil)
-	h.Get("/readyz")
-	asked := time.Now()
-	if err := syscall.Kill(s.PID(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	harness.Eventually(t, "the server is not ready", func() error {
-		if code := h.Do("GET", "/readyz/ending", "").Code; code != http.StatusInternalServerError {
-			return fmt.Errorf("%d", code)
-		}
-		return nil
-	})
-	h.Get("/livez")
-	h.Must(http.StatusCreated, "POST", harness.ConfigMaps("default"), harness.ConfigMap("still"))
-	if code, log := s.AwaitEnd(t); code != 0 || time.Since(asked) < 3*time.Second {
-		t.Errorf("ended with %d after %s: %s", code, time.Since(asked), log)
-	}
 }

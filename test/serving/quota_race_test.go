@@ -127,11 +127,11 @@ func (q *quotaRace) check() {
 	})
 }
 
-// raceFor returns the duration of a race; GATEHOUSE_RACE changes it.
-func raceFor(t *testing.T) time.Duration {
+// raceFor returns the duration of a race in seconds; GATEHOUSE_RACE changes it.
+func raceFor(t *testing.T, seconds int) time.Duration {
 	given := os.Getenv("GATEHOUSE_RACE")
 	if given == "" {
-		return 5 * time.Second
+		return time.Duration(seconds) * time.Second
 	}
 	d, err := time.ParseDuration(given)
 	if err != nil {
@@ -145,7 +145,7 @@ func TestAQuotaIsNeverExceeded(t *testing.T) {
 	t.Parallel()
 	s := harness.Sole(t, "--controllers", "*")
 	q := newQuotaRace(t, s.Namespace(t), s)
-	ctx, cancel := context.WithTimeout(t.Context(), raceFor(t))
+	ctx, cancel := context.WithTimeout(t.Context(), raceFor(t, speed.Of(2, 5)))
 	defer cancel()
 	q.run(ctx, 24)
 	q.check()
@@ -161,12 +161,12 @@ func TestAQuotaIsNeverExceededByThreeServers(t *testing.T) {
 		servers = append(servers, harness.Start(t, "--etcd-servers", etcd.URL, "--controllers", "*"))
 	}
 	q := newQuotaRace(t, servers[0].Namespace(t), servers...)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*raceFor(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*raceFor(t, 5))
 	defer cancel()
 	var killed sync.WaitGroup
 	killed.Go(func() {
 		select {
-		case <-time.After(raceFor(t)):
+		case <-time.After(raceFor(t, 5)):
 			servers[0].Kill(t)
 			// The killed server ran the controllers. The others take over when its Lease has expired or is
 			// deleted.
@@ -189,7 +189,7 @@ func TestACountedQuotaHolds(t *testing.T) {
 	s := harness.Sole(t, "--controllers", "*")
 	c, ns := harness.Client(t, s.Admin), s.Namespace(t)
 	quotas := c.CoreV1().ResourceQuotas(ns)
-	const rounds = 40
+	rounds := speed.Of(10, 40)
 	late := 0
 	for n := range rounds {
 		name := fmt.Sprintf("none-%d", n)
@@ -221,6 +221,7 @@ func TestACountedQuotaHolds(t *testing.T) {
 
 // S9.21: nothing of a quota stays in etcd after its namespace is deleted in any way.
 func TestNothingOfAQuotaStaysWhenItsNamespaceIsGone(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
 	stored, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.URL}})

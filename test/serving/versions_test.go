@@ -17,7 +17,7 @@ import (
 func TestVersionsThatCannotBeEmulated(t *testing.T) {
 	t.Parallel()
 	const possible = "; possible are 1.34, 1.35, 1.36 and 1.37"
-	for _, tt := range []struct{ flags, says string }{
+	for _, tt := range speed.Some(t, 3, []struct{ flags, says string }{
 		{"--emulated-version=1.30", `gatehouse: --emulated-version "1.30": emulation version 1.30 is not between [1.34, 1.37.0]` + possible},
 		{"--emulated-version=2.0", `gatehouse: --emulated-version "2.0": emulation version 2.0 is not between [1.34, 1.37.0]` + possible},
 		{"--emulated-version=1.35.4", `gatehouse: --emulated-version "1.35.4": patch version not allowed, got: kube=1.35.4` + possible},
@@ -26,7 +26,7 @@ func TestVersionsThatCannotBeEmulated(t *testing.T) {
 		{"--emulated-version=1.37 --runtime-config-emulation-forward-compatible", "gatehouse: --runtime-config-emulation-forward-compatible needs an --emulated-version that is older than Kubernetes 1.37.2"},
 		// S26.5: a feature gate that the release does not have.
 		{"--emulated-version=1.34 --feature-gates=NodeDeclaredFeatures=true", "gatehouse: --feature-gates: cannot set feature gate NodeDeclaredFeatures to true, feature is PreAlpha at emulated version 1.34, min compatibility version 1.33"},
-	} {
+	}) {
 		if got := harness.Refuses(t, strings.Fields(tt.flags)...); got != tt.says {
 			t.Errorf("%s:\ngot  %s\nwant %s", tt.flags, got, tt.says)
 		}
@@ -53,11 +53,19 @@ const (
 	hostnamed = `{"metadata":{"name":"hostnamed"},"spec":{"hostnameOverride":"web.example.com","containers":[{"name":"c","image":"i"}]}}`
 )
 
+// Flags of two servers that emulate 1.34. One accepts later fields with a warning; the other rejects them and has a
+// later version of an API.
+var (
+	lenient   = []string{"--emulated-version=1.34"}
+	rejecting = []string{"--emulated-version=1.34", "--later-fields=reject", "--feature-gates=StorageVersionMigrator=true",
+		"--runtime-config=storagemigration.k8s.io/v1=true", "--runtime-config-emulation-forward-compatible"}
+)
+
 // A server that emulates 1.34 reports that version, serves its APIs, drops its unknown fields and uses its
 // admission rules: S26.2, S26.3, S26.4, S26.5, S26.9.
 func TestAnEmulatedRelease(t *testing.T) {
 	t.Parallel()
-	s := harness.StartTest(t, "--emulated-version=1.34")
+	s := harness.Sole(t, lenient...)
 	h := s.HTTP(t, nil)
 
 	t.Run("S26.2 /version", func(t *testing.T) {
@@ -150,9 +158,13 @@ func TestFieldsThatCameLater(t *testing.T) {
 	kept := func(r *harness.Response) bool {
 		return r.At("spec", "template", "spec", "containers", "0", "livenessProbe", "httpGet", "protocol") != nil
 	}
-	strict := harness.StartTest(t, "--emulated-version=1.36", "--later-fields=reject")
+	release, strict, warning := "1.34", rejecting, lenient
+	if speed.IsLong() {
+		release, strict, warning = "1.36", []string{"--emulated-version=1.36", "--later-fields=reject"}, []string{"--emulated-version=1.36"}
+	}
+	rejects := harness.Sole(t, strict...)
 	t.Run("reject", func(t *testing.T) {
-		h, ns := strict.HTTP(t, nil), strict.Namespace(t)
+		h, ns := rejects.HTTP(t, nil), rejects.Namespace(t)
 		deployments := "/apis/apps/v1/namespaces/" + ns + "/deployments"
 		h.Must(http.StatusCreated, "POST", deployments, deployment("d", ""))
 		for _, tt := range []struct {
@@ -190,7 +202,7 @@ func TestFieldsThatCameLater(t *testing.T) {
 		}
 	})
 	t.Run("reject lists, and what is in them", func(t *testing.T) {
-		h, ns := strict.HTTP(t, nil), strict.Namespace(t)
+		h, ns := rejects.HTTP(t, nil), rejects.Namespace(t)
 		const (
 			responders = `"evictionResponders":[{"name":"example.com/a"},{"name":"example.com/b"}]`
 			mounts     = `"volumeMounts":[{"name":"v","mountPath":"/a"},{"name":"v","mountPath":"/b","bindMountOptions":["noexec"]}]`
@@ -227,10 +239,10 @@ func TestFieldsThatCameLater(t *testing.T) {
 		}
 	})
 	t.Run("warn", func(t *testing.T) {
-		lenient := harness.StartTest(t, "--emulated-version=1.36")
-		h, ns := lenient.HTTP(t, nil), lenient.Namespace(t)
+		warns := harness.Sole(t, warning...)
+		h, ns := warns.HTTP(t, nil), warns.Namespace(t)
 		r := h.Do("POST", "/apis/apps/v1/namespaces/"+ns+"/deployments?fieldValidation=Strict", deployment("d", probe))
-		if warnings := r.Header.Values("Warning"); r.Code != http.StatusCreated || len(warnings) != 1 || !strings.Contains(warnings[0], "Kubernetes 1.36 does not have the field "+path) {
+		if warnings := r.Header.Values("Warning"); r.Code != http.StatusCreated || len(warnings) != 1 || !strings.Contains(warnings[0], "Kubernetes "+release+" does not have the field "+path) {
 			t.Errorf("%d, warnings %q: %.300s", r.Code, warnings, r.Raw)
 		}
 	})
@@ -247,19 +259,21 @@ func TestWhatAReleaseSays(t *testing.T) {
 		hooks   = `{"metadata":{"name":"a.static.k8s.io"},"webhooks":[{"name":"a.example.com","clientConfig":{"url":"https://127.0.0.1:1/"},"sideEffects":"None","admissionReviewVersions":["v1"],"rules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*"]}],"objectSelector":{"matchLabels":{"a":"b"}}}]}`
 		crd     = `{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Cluster","names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
 	)
-	for _, tt := range speed.Some(t, 1, []struct {
+	type row struct {
 		name  string
 		flags []string
 		// address occurs in a warning; own reports whether fields that only Gatehouse has are present.
 		address string
 		own     bool
-	}{
-		{"1.34", []string{"--emulated-version=1.34", "--later-fields=reject"}, "will be considered invalid in a future Kubernetes release: use ", false},
-		{"1.35", []string{"--emulated-version=1.35", "--later-fields=reject"}, "will be considered invalid in a future Kubernetes release: use ", false},
-		{"1.34 with warnings", []string{"--emulated-version=1.34"}, "is invalid: use ", true},
-	}) {
+	}
+	const odd = "will be considered invalid in a future Kubernetes release: use "
+	rows := []row{{"1.34", rejecting, odd, false}, {"1.34 with warnings", lenient, "is invalid: use ", true}}
+	if speed.IsLong() {
+		rows = append(rows, row{"1.35", []string{"--emulated-version=1.35", "--later-fields=reject"}, odd, false})
+	}
+	for _, tt := range rows {
 		t.Run(tt.name, func(t *testing.T) {
-			s := harness.StartTest(t, tt.flags...)
+			s := harness.Sole(t, tt.flags...)
 			h, ns := s.HTTP(t, nil), s.Namespace(t)
 			made := h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/services?dryRun=All", service)
 			if warnings := strings.Join(made.Header.Values("Warning"), " "); !strings.Contains(warnings, tt.address) {
@@ -299,17 +313,16 @@ func TestLaterVersionsOfAnEmulatedRelease(t *testing.T) {
 	if got := harness.Refuses(t, "--emulated-version=1.34", "--feature-gates=StorageVersionMigrator=true", "--runtime-config=storagemigration.k8s.io/v1=true"); !strings.Contains(got, refusal) {
 		t.Errorf("got %s", got)
 	}
-	s := harness.StartTest(t, "--emulated-version=1.34", "--feature-gates=StorageVersionMigrator=true", "--runtime-config=storagemigration.k8s.io/v1=true", "--runtime-config-emulation-forward-compatible")
+	s := harness.Sole(t, rejecting...)
 	if h := s.HTTP(t, nil); resourcesIn(h, "/apis/storagemigration.k8s.io/v1") == nil {
 		t.Error("storagemigration.k8s.io/v1 is not served")
 	}
 }
 
-// S26.5, S26.7: without emulation, the server has the feature gates and the CEL libraries of the release
-// itself.
-func TestTheReleaseItself(t *testing.T) {
-	t.Parallel()
-	s := harness.StartTest(t, "--min-compatibility-version=1.37")
+// theReleaseItself verifies that a server with --min-compatibility-version=1.37 and without emulation has the feature
+// gates and the CEL libraries of the release itself.
+func theReleaseItself(t *testing.T, s *harness.Server) {
+	t.Helper()
 	h := s.HTTP(t, nil)
 	ns := s.Namespace(t)
 	made := h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/pods", hostnamed)
@@ -358,6 +371,12 @@ func TestReleasesOnTheSameData(t *testing.T) {
 		if got := made.At("data", "by"); got != tt.want {
 			t.Errorf("%s: data.by is %v, want %v", tt.name, got, tt.want)
 		}
+	}
+	// A read without a resourceVersion includes all writes acknowledged by the other server.
+	for i := range 5 {
+		name := fmt.Sprintf("n%d", i)
+		old.Must(http.StatusCreated, "POST", configMaps(ns), configMap(name))
+		h.Get(configMaps(ns) + "/" + name)
 	}
 	// Each release reads the objects stored by the other.
 	old.Must(http.StatusCreated, "POST", "/apis/apps/v1/namespaces/"+ns+"/deployments",

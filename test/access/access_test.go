@@ -24,6 +24,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // openID is an OpenID Connect issuer.
@@ -115,11 +116,39 @@ func eventuallyIs(t *testing.T, s *harness.Server, token, user string) *harness.
 	return who
 }
 
-func TestTokensOfOpenIDConnect(t *testing.T) {
+// One server has the flags of several kinds of credentials and of the node authorizer, each of which works beside the
+// others.
+func TestCredentials(t *testing.T) {
 	t.Parallel()
+	all := []struct {
+		name string
+		// flags returns the flags of serve, and the test of a server with them.
+		flags func(*testing.T) ([]string, func(*testing.T, *harness.Server))
+	}{
+		{"OpenID Connect", openIDConnect}, {"a webhook for tokens", tokensThatAWebhookKnows}, {"nodes", nodesMayReadWhatTheirPodsUse},
+		{"keys elsewhere", keysElsewhere}, {"kept tokens", keptTokensAreSignedByTheGivenKey}, {"a CA file", clientCAFile},
+	}
+	var flags []string
+	tests := map[string]func(*testing.T, *harness.Server){}
+	for _, c := range all {
+		more, test := c.flags(t)
+		flags, tests[c.name] = append(flags, more...), test
+	}
+	s := harness.Start(t, flags...)
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) { tests[c.name](t, s) })
+	}
+}
+
+func openIDConnect(t *testing.T) ([]string, func(*testing.T, *harness.Server)) {
 	issuer, other := newOpenID(t), newOpenID(t)
-	s := harness.Start(t, "--oidc-issuer-url", issuer.URL, "--oidc-client-id", "gatehouse", "--oidc-groups-claim", "groups", "--oidc-groups-prefix", "oidc:",
-		"--oidc-ca-file", fileOf(t, "ca.crt", certificate(issuer.Server)))
+	return []string{"--oidc-issuer-url", issuer.URL, "--oidc-client-id", "gatehouse", "--oidc-groups-claim", "groups", "--oidc-groups-prefix", "oidc:",
+			"--oidc-ca-file", fileOf(t, "ca.crt", certificate(issuer.Server))},
+		func(t *testing.T, s *harness.Server) { tokensOfOpenIDConnect(t, s, issuer, other) }
+}
+
+func tokensOfOpenIDConnect(t *testing.T, s *harness.Server, issuer, other *openID) {
+	t.Helper()
 	who := eventuallyIs(t, s, issuer.token(t, map[string]any{"groups": []string{"ops"}}), issuer.URL+"#jane")
 	want(t, "groups", who.At("status", "userInfo", "groups"), any([]any{"oidc:ops", "system:authenticated"}))
 	for name, token := range map[string]string{
@@ -183,8 +212,7 @@ jwt:
 	eventuallyIs(t, s, jane, "second:jane")
 }
 
-func TestTokensThatAWebhookKnows(t *testing.T) {
-	t.Parallel()
+func tokensThatAWebhookKnows(t *testing.T) ([]string, func(*testing.T, *harness.Server)) {
 	reviewer := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var review authenticationv1.TokenReview
 		if err := json.NewDecoder(req.Body).Decode(&review); err != nil {
@@ -197,10 +225,11 @@ func TestTokensThatAWebhookKnows(t *testing.T) {
 		harness.WriteJSON(w, http.StatusOK, review)
 	}))
 	t.Cleanup(reviewer.Close)
-	s := harness.Start(t, "--authentication-token-webhook-config-file", askedThrough(t, reviewer), "--authentication-token-webhook-version", "v1")
-	who := eventuallyIs(t, s, "sesame", "ali")
-	want(t, "groups", who.At("status", "userInfo", "groups"), any([]any{"baba", "system:authenticated"}))
-	want(t, "another token", s.HTTP(t, s.WithToken("barley")).Do("GET", "/version", "").Code, http.StatusUnauthorized)
+	return []string{"--authentication-token-webhook-config-file", askedThrough(t, reviewer), "--authentication-token-webhook-version", "v1"}, func(t *testing.T, s *harness.Server) {
+		who := eventuallyIs(t, s, "sesame", "ali")
+		want(t, "groups", who.At("status", "userInfo", "groups"), any([]any{"baba", "system:authenticated"}))
+		want(t, "another token", s.HTTP(t, s.WithToken("barley")).Do("GET", "/version", "").Code, http.StatusUnauthorized)
+	}
 }
 
 // authorities starts a server that answers SubjectAccessReviews, and counts them.
@@ -227,6 +256,7 @@ func readsConfigMaps(r authorizationv1.SubjectAccessReviewSpec) bool {
 }
 
 func TestAWebhookAuthorizes(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	authority, asked := authorities(t, readsConfigMaps)
 	s := harness.Start(t, "--authorization-mode", "Webhook", "--authorization-webhook-config-file", askedThrough(t, authority), "--authorization-webhook-version", "v1")
@@ -301,9 +331,12 @@ authorizers:
 	})
 }
 
-func TestNodesMayReadWhatTheirPodsUse(t *testing.T) {
-	t.Parallel()
-	s := harness.Start(t, "--authorization-mode", "Node,RBAC")
+func nodesMayReadWhatTheirPodsUse(*testing.T) ([]string, func(*testing.T, *harness.Server)) {
+	return []string{"--authorization-mode", "Node,RBAC"}, nodesRead
+}
+
+func nodesRead(t *testing.T, s *harness.Server) {
+	t.Helper()
 	h, ns := s.HTTP(t, nil), s.Namespace(t)
 	secrets := "/api/v1/namespaces/" + ns + "/secrets"
 	for _, name := range []string{"used", "unused"} {
@@ -325,7 +358,7 @@ func TestNodesMayReadWhatTheirPodsUse(t *testing.T) {
 // Invalid options prevent the start of a server, with upstream's error messages.
 func TestAccessOptionsAreChecked(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
+	for _, tt := range speed.Some(t, 3, []struct {
 		name  string
 		flags []string
 		err   string
@@ -347,7 +380,7 @@ authorizers: [{type: Webhook, name: w, webhook: {timeout: 3s, subjectAccessRevie
 		{"a file and flags", []string{"--oidc-client-id", "c", "--authentication-config", fileOf(t, "a", "")}, `authentication-config file and oidc-* flags are mutually exclusive`},
 		{"keys that are not served by TLS", []string{"--service-account-jwks-uri", "http://a"}, `--service-account-jwks-uri "http://a" must be an https URL`},
 		{"two signers", []string{"--service-account-signing-endpoint", "/s", "--service-account-key-file", fileOf(t, "key", "")}, `--service-account-signing-endpoint excludes`},
-	} {
+	}) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			if text := harness.Refuses(t, tt.flags...); !strings.Contains(text, tt.err) {
@@ -412,22 +445,27 @@ func describesItsIssuer(t *testing.T, s *harness.Server, jwks string) {
 func TestTheIssuerIsDescribed(t *testing.T) {
 	t.Parallel()
 	describesItsIssuer(t, harness.Shared(t), "")
-	t.Run("keys elsewhere", func(t *testing.T) {
-		const elsewhere = "https://keys.example.com/openid/v1/jwks"
-		describesItsIssuer(t, harness.Start(t, "--service-account-jwks-uri", elsewhere), elsewhere)
-	})
 	t.Run("an issuer that is no URL", func(t *testing.T) {
+		speed.Long(t)
 		s := harness.Start(t, "--service-account-issuer", "gatehouse")
 		want(t, "code", s.HTTP(t, nil).Do("GET", "/.well-known/openid-configuration", "").Code, http.StatusNotFound)
 	})
 }
 
+func keysElsewhere(*testing.T) ([]string, func(*testing.T, *harness.Server)) {
+	const elsewhere = "https://keys.example.com/openid/v1/jwks"
+	return []string{"--service-account-jwks-uri", elsewhere}, func(t *testing.T, s *harness.Server) { describesItsIssuer(t, s, elsewhere) }
+}
+
 // Tokens stored in Secrets are signed with the key that verifies them, even if the key was given by a flag.
-func TestKeptTokensAreSignedByTheGivenKey(t *testing.T) {
-	t.Parallel()
+func keptTokensAreSignedByTheGivenKey(t *testing.T) ([]string, func(*testing.T, *harness.Server)) {
 	key := harness.NewAuthority(t, "signer")
 	_, pemKey := key.Pair(t, "signer")
-	s := harness.Start(t, "--service-account-signing-key-file", fileOf(t, "key.pem", string(pemKey)), "--controllers", "serviceaccount-token-controller,namespace-controller")
+	return []string{"--service-account-signing-key-file", fileOf(t, "key.pem", string(pemKey)), "--controllers", strings.Join(append(harness.Controllers, "serviceaccount-token-controller"), ",")}, keptTokens
+}
+
+func keptTokens(t *testing.T, s *harness.Server) {
+	t.Helper()
 	h, ns := s.HTTP(t, nil), s.Namespace(t)
 	h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/secrets", `{"metadata":{"name":"kept","annotations":{"kubernetes.io/service-account.name":"default"}},"type":"kubernetes.io/service-account-token"}`)
 	var token []byte

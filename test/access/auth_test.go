@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // self returns the caller's SelfSubjectReview.
@@ -108,22 +109,23 @@ func stranger(t *testing.T) (cert, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }
 
-// TestClientCAFile configures a certificate authority of another owner.
-func TestClientCAFile(t *testing.T) {
-	t.Parallel()
+// clientCAFile configures a certificate authority of another owner.
+func clientCAFile(t *testing.T) ([]string, func(*testing.T, *harness.Server)) {
 	cert, key := stranger(t)
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(file, cert, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := harness.Start(t, "--client-ca-file", file)
-	c := rest.AnonymousClientConfig(s.Admin)
-	c.CertData, c.KeyData = cert, key
-	want(t, "user", self(s.HTTP(t, c)).Text("status", "userInfo", "username"), "mallory")
-	want(t, "user", self(s.HTTP(t, nil)).Text("status", "userInfo", "username"), "gatehouse-admin")
+	return []string{"--client-ca-file", file}, func(t *testing.T, s *harness.Server) {
+		c := rest.AnonymousClientConfig(s.Admin)
+		c.CertData, c.KeyData = cert, key
+		want(t, "user", self(s.HTTP(t, c)).Text("status", "userInfo", "username"), "mallory")
+		want(t, "user", self(s.HTTP(t, nil)).Text("status", "userInfo", "username"), "gatehouse-admin")
+	}
 }
 
 func TestAlwaysAllow(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens.csv")
 	if err := os.WriteFile(file, []byte("t,erin,1\n"), 0o600); err != nil {

@@ -110,7 +110,7 @@ func TestNobodyGetsAmongTheMembers(t *testing.T) {
 	}
 	tokensAreForOne(t, s)
 	// Without --cluster, the server does not listen for members and rejects joins.
-	alone := harness.Start(t)
+	alone := harness.Shared(t)
 	if r := alone.HTTP(t, nil).Do("POST", "/cluster/join", "{}"); r.Code != http.StatusNotFound {
 		t.Errorf("a server alone: %d", r.Code)
 	}

@@ -83,6 +83,7 @@ func backUp(t *testing.T, dir, file string) {
 
 // A restore is killed at twenty moments. The next server has either all old data or all data of the backup.
 func TestAKilledRestore(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	s := harness.StartOn(t, filepath.Join(dir, "data"))
@@ -137,9 +138,7 @@ func TestAKilledRestore(t *testing.T) {
 		}{fmt.Sprintf("%d/%d of the time", i+1, times+1), func() bool { return time.Since(begun) >= after }})
 	}
 	ends := map[string]int{}
-	some := speed.Of(2, len(moments))
-	for _, i := range speed.Pick(t, some, len(moments)) {
-		m := moments[i]
+	for _, m := range moments {
 		removeReplaced(t, s.DataDir)
 		cmd := exec.Command(harness.Binary(t), "backup", "restore", "--data-dir", s.DataDir, old)
 		begun = time.Now()
@@ -183,9 +182,6 @@ func TestAKilledRestore(t *testing.T) {
 		}
 	}
 	t.Logf("%v", ends)
-	if some < len(moments) {
-		return
-	}
 	if ends["killed, the data of before"] == 0 || ends["killed, the data of the backup"] == 0 {
 		t.Errorf("no kill in one of the halves: %v", ends)
 	}
@@ -256,7 +252,7 @@ func TestBackupArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	backUp(t, s.DataDir, good)
-	for _, tt := range []struct {
+	for _, tt := range speed.Some(t, 4, []struct {
 		args []string
 		code int
 		want string
@@ -273,7 +269,7 @@ func TestBackupArguments(t *testing.T) {
 		{[]string{"restore"}, 2, "name one backup"},
 		{[]string{"prune"}, 2, "--keep N"},
 		{[]string{"ls", "-o", "xml"}, 2, "is not one of"},
-	} {
+	}) {
 		r := backups(t, s.DataDir, tt.args...)
 		text, _, _ := strings.Cut(r.Err, "\nRun 'gatehouse")
 		if r.Code != tt.code || r.Out != "" || !strings.Contains(text, tt.want) || strings.Count(strings.TrimSpace(text), "\n") > 0 {

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // The documented health check for load balancers succeeds while etcd is down: the servers share the etcd, so
 // no other server would be better, and the balancer would close every connection.
 func TestABalancerKeepsServersWhoseEtcdIsAway(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	asked := regexp.MustCompile(`option httpchk GET (\S+)`).FindStringSubmatch(harness.OperationsPages(t))
 	if asked == nil {

@@ -32,6 +32,7 @@ func TestServerWithAConfigurationFile(t *testing.T) {
 	privileged := `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"main","image":"example.com/main","securityContext":{"privileged":true}}]}}`
 	create(t, s, 422, "/api/v1/namespaces/default/pods", privileged)
 	s.Stop(t)
-	flagged := harness.StartOn(t, s.DataDir, "--config", file, "--allow-privileged")
+	flagged := harness.StartOn(t, s.DataDir, "--config", file, "--allow-privileged", "--profiling=false")
 	create(t, flagged, 201, "/api/v1/namespaces/default/pods", privileged)
+	withoutProfiling(t, flagged)
 }

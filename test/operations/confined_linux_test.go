@@ -70,6 +70,7 @@ func TestTheServersOfTheManifestsStart(t *testing.T) {
 
 // The systemd unit starts the program likewise, with a separate user and one writable directory.
 func TestTheServerOfTheUnitStarts(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	unit, err := os.ReadFile(filepath.Join(deployed(t), "systemd", "gatehouse.service"))
 	if err != nil {

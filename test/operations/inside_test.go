@@ -30,6 +30,9 @@ func TestLookInside(t *testing.T) {
 	}
 
 	h := s.HTTP(t, nil)
+	if blocks(t, h) {
+		t.Error("waits are recorded without --contention-profiling")
+	}
 	if log := string(h.Get("/debug/log").Raw); strings.Contains(log, `"HTTP"`) {
 		t.Fatalf("the log has requests already: %s", log)
 	}
@@ -70,10 +73,9 @@ func TestLookInside(t *testing.T) {
 	harness.Contains(t, "what jane is told", r.Out+r.Err, "jane.tar.gz has 3 parts", "left out metrics.txt: ", `"jane" cannot get path "/metrics"`, `"jane" cannot list resource "admissiontraces"`)
 }
 
-// With profiling disabled, a server has no pages below /debug.
-func TestWithoutProfiling(t *testing.T) {
-	t.Parallel()
-	s := harness.Start(t, "--profiling=false")
+// withoutProfiling verifies that a server whose profiling is disabled has no pages below /debug.
+func withoutProfiling(t *testing.T, s *harness.Server) {
+	t.Helper()
 	for _, path := range []string{"/debug/pprof/", "/debug/flags/v", "/debug/log"} {
 		s.HTTP(t, nil).Must(http.StatusNotFound, "GET", path, "")
 	}
@@ -82,20 +84,12 @@ func TestWithoutProfiling(t *testing.T) {
 	harness.Contains(t, "what is left out", r.Err, "profiles/heap.pb.gz", "log.txt", "404 not found")
 }
 
-// A server reports where goroutines block only if contention profiling is enabled.
-func TestContentionProfiling(t *testing.T) {
-	t.Parallel()
-	for flag, want := range map[string]bool{"--contention-profiling=false": false, "--contention-profiling": true} {
-		s := harness.Start(t, flag)
-		h := s.HTTP(t, nil)
-		harness.Eventually(t, fmt.Sprintf("%s: waits are recorded: %t", flag, want), func() error {
-			h.Get("/api/v1/configmaps")
-			if profile := string(h.Get("/debug/pprof/block?debug=1").Raw); strings.Contains(profile, " @ 0x") != want {
-				return errors.New(profile)
-			}
-			return nil
-		})
-	}
+// blocks reports whether the server records where goroutines block, which it does only if contention profiling is
+// enabled.
+func blocks(t *testing.T, h *harness.HTTP) bool {
+	t.Helper()
+	h.Get("/api/v1/configmaps")
+	return strings.Contains(string(h.Get("/debug/pprof/block?debug=1").Raw), " @ 0x")
 }
 
 // The metrics that the page names exist.
@@ -113,7 +107,13 @@ func TestOneIDOfARequest(t *testing.T) {
 	dir := t.TempDir()
 	policy := harness.WriteFile(t, filepath.Join(dir, "policy.yaml"), "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
 	audit := filepath.Join(dir, "audit.log")
-	s := harness.Start(t, "--logging-format=json", "-v", "3", "--audit-log-path", audit, "--audit-policy-file", policy)
+	s := harness.Start(t, "--contention-profiling", "--logging-format=json", "-v", "3", "--audit-log-path", audit, "--audit-policy-file", policy)
+	harness.Eventually(t, "waits are recorded with --contention-profiling", func() error {
+		if !blocks(t, s.HTTP(t, nil)) {
+			return errors.New("none")
+		}
+		return nil
+	})
 	hooks := harness.NewWebhookServer(t, nil)
 	hook := hooks.Hook("/", harness.Allow)
 	harness.Register(t, s, "v1", validating, harness.Webhook("id.example.com", "default", hook))

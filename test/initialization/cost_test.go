@@ -89,12 +89,15 @@ func (s *site) awaitWaiting(count int) {
 	})
 }
 
+// fewWrites are the flags of a server that handles few writes at once, and gives up releases soon.
+var fewWrites = []string{"--initializer-timeout", "10m", "--initializer-release-timeout", "2s", "--admission-consistency", "strict", "--max-mutating-requests-inflight", "10"}
+
 // More creates wait than the server handles writes at once, and the initializer's requests are still
 // admitted.
 func TestCreatorsGiveWay(t *testing.T) {
 	t.Parallel()
-	const count, limit = 60, 10
-	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict", "--max-mutating-requests-inflight", fmt.Sprint(limit)))
+	const count = 60
+	s := newSite(t, harness.Sole(t, fewWrites...))
 	s.register("one", "configmaps", "a", "a.example.com")
 	alice := s.as("alice", "configmaps")
 	s.as("bob", "configmaps", "initialize")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/initializer"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // withFinalizers returns a configuration for config maps; initializers with a * have their own finalizer.
@@ -79,6 +80,7 @@ func (p *pool) counts() (used, all, twice int) {
 // initializer. The allocations of the first two initializers are released once for each rejected or deleted
 // object, and never for other objects.
 func TestReleaseWithAKill(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	const each = 40
 	s := newSite(t, harness.Sole(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
@@ -180,7 +182,7 @@ func TestReleaseWithAKill(t *testing.T) {
 // S11.59: an initializer that never releases its finalizer does not block the deletion of an object for ever.
 func TestReleaseIsAbandoned(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--initializer-release-timeout", "2s", "--admission-consistency", "strict"))
+	s := newSite(t, harness.Sole(t, fewWrites...))
 	s.Must(http.StatusCreated, "POST", s.path("configurations"), withFinalizers("one", "a*", "b*"))
 	s.inForce("configmaps", "a,b")
 	path := s.path("configmaps") + "/o"

@@ -17,12 +17,14 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/initializer"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // S11.66: an initializer that rejects a controller's object has the same effect as a webhook that rejects it.
 // The owner gets the event FailedCreate with the message, and the controller backs off before each further
 // object.
 func TestControllersWaitWhenInitializersReject(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "+deployment,+replicaset,+replicationcontroller,+statefulset,+daemonset,+job", "--fake-nodes", "1")
 	h, ns := s.HTTP(t, nil), s.Namespace(t)

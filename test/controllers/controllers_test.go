@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // owners creates objects with owner references, with the garbage collector running.
@@ -590,7 +591,7 @@ func TestTheStatusOfQuotas(t *testing.T) {
 // With their controllers and fake nodes, workloads become available, and their services have endpoints.
 func TestWorkloadsOnFakeNodes(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--controllers", "+deployment,+replicaset,+job", "--fake-nodes", "2")
+	s := harness.Sole(t, "--controllers", "+deployment,+replicaset,+job", "--fake-nodes", "2")
 	client, ns := harness.Client(t, s.Admin), s.Namespace(t)
 	labels := map[string]string{"app": "web"}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
@@ -707,7 +708,7 @@ func testHostPorts(t *testing.T, client *kubernetes.Clientset, ns string) {
 // Fake nodes handle pods like kubelets and a scheduler, as far as the API shows it.
 func TestPodsOnFakeNodes(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--controllers", "+job", "--fake-nodes", "2")
+	s := harness.Sole(t, "--controllers", "+deployment,+replicaset,+job", "--fake-nodes", "2")
 	client, ns := harness.Client(t, s.Admin), s.Namespace(t)
 	f := &fakePods{t, client, ns}
 	t.Run("images", f.images)
@@ -953,6 +954,7 @@ func TestControllersAreWhoTheyAreInACluster(t *testing.T) {
 // One of two servers runs the controllers. When it is killed, the other server takes over and no event is
 // lost; a hanging webhook for leases does not prevent that.
 func TestAnotherServerTakesTheControllersOver(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
 	start := func() *harness.Server { return harness.Start(t, "--etcd-servers", etcd.URL, "--controllers", "*") }

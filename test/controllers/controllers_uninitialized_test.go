@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // podInitializer configures an initializer for pods whose controller does not run.
@@ -47,7 +48,7 @@ func TestControllersCountWhatIsNotInitialized(t *testing.T) {
 		}
 		return owned
 	}
-	for _, tc := range []struct {
+	for _, tc := range speed.Some(t, 2, []struct {
 		name, group, version, resource, kind, spec string
 		// seen is the path of the field with the number of pods that the controller observes.
 		seen []string
@@ -58,7 +59,7 @@ func TestControllersCountWhatIsNotInitialized(t *testing.T) {
 		{"statefulsets", "apps", "v1", "statefulsets", "StatefulSet", `"serviceName":"none",` + selected, []string{"status", "replicas"}, 1},
 		{"daemonsets", "apps", "v1", "daemonsets", "DaemonSet", selected, []string{"status", "currentNumberScheduled"}, 1},
 		{"jobs", "batch", "v1", "jobs", "Job", ``, []string{"status", "active"}, 1},
-	} {
+	}) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			body := `{"apiVersion":"` + schema.GroupVersion{Group: tc.group, Version: tc.version}.String() + `","kind":"` + tc.kind +

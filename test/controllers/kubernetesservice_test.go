@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 const kubernetesPath = "/api/v1/namespaces/default/services/kubernetes"
@@ -33,6 +34,9 @@ func TestTheServiceKubernetesIsThere(t *testing.T) {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 	leadsTo(t, h, port, "192.0.2.7")
+	if s.Log() != "" {
+		t.Errorf("a first start logs no warning, but this:\n%s", s.Log())
+	}
 
 	// It is restored after a deletion.
 	h.Must(http.StatusOK, "DELETE", kubernetesPath, "")
@@ -54,18 +58,9 @@ func TestTheServiceKubernetesIsThere(t *testing.T) {
 	leadsTo(t, h, portOf(t, s), "192.0.2.8")
 }
 
-// A first start logs no warning.
-func TestANormalStartLogsNothing(t *testing.T) {
-	t.Parallel()
-	s := harness.Start(t, "--advertise-address", "192.0.2.7")
-	leadsTo(t, s.HTTP(t, nil), portOf(t, s), "192.0.2.7")
-	if s.Log() != "" {
-		t.Errorf("the first start logged:\n%s", s.Log())
-	}
-}
-
 // Each of several servers is an endpoint while it runs.
 func TestServersShareTheServiceKubernetes(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	etcd := harness.StartEtcd(t).URL
 	start := func(address string) *harness.Server {
@@ -121,16 +116,11 @@ func leadsTo(t *testing.T, h *harness.HTTP, port any, addresses ...string) {
 
 // A policy that denies everything neither prevents nor delays the start of a server.
 func TestADenyAllPolicyDoesNotHoldUpTheStart(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
+	began := time.Now()
 	s := harness.Start(t, "--advertise-address", "192.0.2.7")
-	// On another port, the server must write the service.
-	restart := func() time.Duration {
-		s.Stop(t)
-		began := time.Now()
-		s = harness.StartOn(t, s.DataDir, "--advertise-address", "192.0.2.7")
-		return time.Since(began)
-	}
-	usual := restart()
+	usual := time.Since(began)
 	h := s.HTTP(t, nil)
 	h.Must(http.StatusCreated, "POST", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", toJSON(`
 {apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: nothing.example.com},
@@ -142,7 +132,11 @@ func TestADenyAllPolicyDoesNotHoldUpTheStart(t *testing.T) {
 	if r := h.Do("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"c"}}`); r.Code != http.StatusUnprocessableEntity {
 		t.Fatalf("the policy does not deny: %d %s", r.Code, r.Raw)
 	}
-	took := restart()
+	s.Stop(t)
+	began = time.Now()
+	// On another port, the server must write the service.
+	s = harness.StartOn(t, s.DataDir, "--advertise-address", "192.0.2.7")
+	took := time.Since(began)
 	t.Logf("a start takes %s, and %s under the policy", usual, took)
 	// The load of the machine may change between the two starts.
 	if took > 2*usual+20*time.Second {

@@ -19,7 +19,7 @@ import (
 // not observed them yet. GATEHOUSE_ORPHANS is the number of repetitions.
 func TestOrphanLeavesDependentsMadeJustBefore(t *testing.T) {
 	t.Parallel()
-	runs := speed.Of(24, 100)
+	runs := speed.Of(8, 100)
 	if n, err := strconv.Atoi(os.Getenv("GATEHOUSE_ORPHANS")); err == nil {
 		runs = n
 	}

@@ -32,12 +32,15 @@ import (
 // names of volumes.
 var drawnName = regexp.MustCompile(`\b(p|kube-api-access)-[a-z0-9]{5}\b`)
 
+// served are the plugins that a server of webhooks has in place of the main server.
+var served = []string{"LimitRanger", "PodSecurity", "Priority", "DefaultTolerationSeconds", "AlwaysPullImages", "ResourceQuota", "DenyServiceExternalIPs"}
+
 // S9.16: plugins served as webhooks validate and mutate requests as they do in the server.
 func TestPluginsAsWebhooksJudgeAsInsideTheServer(t *testing.T) {
 	t.Parallel()
-	plugins := []string{"LimitRanger", "PodSecurity", "Priority", "DefaultTolerationSeconds", "AlwaysPullImages", "ResourceQuota", "DenyServiceExternalIPs"}
+	plugins := served
 	inside := harness.Start(t, "--enable-admission-plugins", "AlwaysPullImages,DenyServiceExternalIPs")
-	outside := harness.Start(t, "--disable-admission-plugins", strings.Join(plugins, ","), "--admission-consistency", "strict")
+	outside := harness.Sole(t, "--disable-admission-plugins", strings.Join(plugins, ","), "--admission-consistency", "strict")
 	serveWebhooks(t, policywebhook.Options{Plugins: plugins, Cluster: outside.Admin})
 
 	const ns = "judged"
@@ -111,7 +114,7 @@ func TestPluginsAsWebhooksJudgeAsInsideTheServer(t *testing.T) {
 // so that no request fails.
 func TestPluginsAsWebhooksRenewTheirCertificate(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--disable-admission-plugins", "DefaultTolerationSeconds", "--admission-consistency", "strict")
+	s := harness.Sole(t, "--disable-admission-plugins", strings.Join(served, ","), "--admission-consistency", "strict")
 	ns, dir := s.Namespace(t), t.TempDir()
 	// The certificate is renewed after two thirds of its lifetime, five seconds from now.
 	life := 3 * time.Hour

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // Network and storage plugins, and many operators, run privileged pods.
@@ -31,6 +32,7 @@ spec:
 		admin.Must(201, "POST", daemonSets, template)
 	})
 	t.Run("--allow-privileged=false", func(t *testing.T) {
+		speed.Long(t)
 		s := harness.Start(t, "--allow-privileged=false")
 		admin := s.HTTP(t, nil)
 		for path, body := range map[string]string{pods: pod("privileged", privileged), daemonSets: template} {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
@@ -37,6 +38,23 @@ func builtin(tb testing.TB) openapi.Options {
 		o.Endpoints = append(o.Endpoints, v.Endpoints...)
 	}
 	return o
+}
+
+var shared struct {
+	sync.Once
+	options openapi.Options
+	handler *openapi.Handler
+}
+
+// documents returns the options of the built-in kinds and a handler of their documents, for tests that do not change
+// them. The storage of the kinds is closed after the first of these tests; documents do not need it.
+func documents(tb testing.TB) (openapi.Options, *openapi.Handler) {
+	tb.Helper()
+	shared.Do(func() {
+		shared.options = builtin(tb)
+		shared.handler = openapi.New(shared.options)
+	})
+	return shared.options, shared.handler
 }
 
 func serve(tb testing.TB, h http.Handler) string {
@@ -162,8 +180,8 @@ func expected(e *resources.Endpoint) map[string][]string {
 }
 
 func TestEveryEndpointHasItsOperations(t *testing.T) {
-	o := builtin(t)
-	url := serve(t, openapi.New(o))
+	o, h := documents(t)
+	url := serve(t, h)
 	documents := map[string]map[string]any{}
 	read := func(name string) map[string]any {
 		if documents[name] == nil {
@@ -223,7 +241,8 @@ func TestEveryEndpointHasItsOperations(t *testing.T) {
 }
 
 func TestEveryReferenceResolves(t *testing.T) {
-	url := serve(t, openapi.New(builtin(t)))
+	_, h := documents(t)
+	url := serve(t, h)
 	_, body := get(t, url+"/openapi/v3")
 	var list struct {
 		Paths map[string]struct{ ServerRelativeURL string }
@@ -275,8 +294,8 @@ func readOnce(t *testing.T, root openapi3.Root) func(schema.GroupVersion) *spec3
 // kubectl apply, diff and --validate need each of these; without one of them they fall back to
 // OpenAPI v2 or to the schemas compiled into kubectl, which do not have metadata.initializers.
 func TestWhatKubectlNeeds(t *testing.T) {
-	o := builtin(t)
-	root := openapi3.NewRoot(client(t, serve(t, openapi.New(o))).OpenAPIV3())
+	o, h := documents(t)
+	root := openapi3.NewRoot(client(t, serve(t, h)).OpenAPIV3())
 	versions, err := root.GroupVersions()
 	if err != nil {
 		t.Fatal(err)
@@ -324,7 +343,8 @@ func TestWhatKubectlNeeds(t *testing.T) {
 }
 
 func TestOperationsTakeIncludeUninitialized(t *testing.T) {
-	root := openapi3.NewRoot(client(t, serve(t, openapi.New(builtin(t)))).OpenAPIV3())
+	_, h := documents(t)
+	root := openapi3.NewRoot(client(t, serve(t, h)).OpenAPIV3())
 	document, err := root.GVSpec(schema.GroupVersion{Version: "v1"})
 	if err != nil {
 		t.Fatal(err)
@@ -361,7 +381,8 @@ func TestOperationsTakeIncludeUninitialized(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	url := serve(t, openapi.New(builtin(t)))
+	_, h := documents(t)
+	url := serve(t, h)
 	v3 := client(t, url).OpenAPIV3()
 	cases := []struct {
 		resource  schema.GroupVersionResource
@@ -418,8 +439,8 @@ func TestExplain(t *testing.T) {
 }
 
 func TestScaleIsDescribedWhereItIsServed(t *testing.T) {
-	o := builtin(t)
-	read := readOnce(t, openapi3.NewRoot(client(t, serve(t, openapi.New(o))).OpenAPIV3()))
+	o, h := documents(t)
+	read := readOnce(t, openapi3.NewRoot(client(t, serve(t, h)).OpenAPIV3()))
 	for _, e := range o.Endpoints {
 		if !strings.HasSuffix(e.Discovery.Name, "/scale") {
 			continue
@@ -539,7 +560,7 @@ func TestCustomDocuments(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
-	h := openapi.New(builtin(t))
+	_, h := documents(t)
 	url := serve(t, h)
 	const (
 		proto2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -595,7 +616,8 @@ func TestRequests(t *testing.T) {
 
 // S9.8: kubectl 1.8 can read the document. bench/legacy has its own packages read the document.
 func TestTheOldDocumentIsReadByKubectl18(t *testing.T) {
-	res, data := get(t, serve(t, openapi.New(builtin(t)))+"/swagger-2.0.0.pb-v1")
+	_, h := documents(t)
+	res, data := get(t, serve(t, h)+"/swagger-2.0.0.pb-v1")
 	if _, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil {
 		t.Errorf("client-go cannot parse the media type: %v", err)
 	}

@@ -105,7 +105,8 @@ func fixes(u *unstructured.Unstructured) bool {
 	ports, _, _ := unstructured.NestedSlice(u.Object, "spec", "ports")
 	return ip != "" && ip != corev1.ClusterIPNone || slices.ContainsFunc(ports, func(p any) bool {
 		port, _ := p.(map[string]any)
-		return port["nodePort"] != nil
+		number, _, _ := unstructured.NestedNumberAsFloat64(port, "nodePort")
+		return number != 0
 	})
 }
 

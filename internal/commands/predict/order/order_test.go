@@ -44,6 +44,7 @@ func TestPhases(t *testing.T) {
 		{"a headless service", "{apiVersion: v1, kind: Service, spec: {clusterIP: None}}", Others},
 		{"a service with an address", "{apiVersion: v1, kind: Service, spec: {clusterIP: 10.96.0.9}}", Fixed},
 		{"a service with a port of the nodes", "{apiVersion: v1, kind: Service, spec: {ports: [{nodePort: 30000}]}}", Fixed},
+		{"a service with port 0 of the nodes, which requests none", "{apiVersion: v1, kind: Service, spec: {ports: [{nodePort: 0}]}}", Others},
 		{"a pod", "{apiVersion: v1, kind: Pod}", Others},
 	} {
 		if got := PhaseOf(object(t, tc.object), params); got != tc.want {

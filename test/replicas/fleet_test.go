@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m))
 }
 
-// fleet is three servers on an etcd of three members. Each server has its own links to the members.
+// fleet is servers on one etcd, by default three servers and three members. Each server has its own links to the members.
 type fleet struct {
 	t       testing.TB
 	etcd    *harness.EtcdCluster
@@ -60,14 +60,21 @@ func each(links []*link, n int) func(func(*link)) {
 
 func newFleet(t testing.TB, flags ...string) *fleet {
 	t.Helper()
-	return newFleetOf(t, "", flags...)
+	return newFleetOf(t, 3, 3, "", flags...)
 }
 
-// newFleetOf is newFleet with servers of another program; an empty path means the program under test.
-func newFleetOf(t testing.TB, program string, flags ...string) *fleet {
+// newPair starts two servers on an etcd of one member, for tests of registrations and namespaces of another server. The first server
+// runs the controllers.
+func newPair(t testing.TB, flags ...string) *fleet {
 	t.Helper()
-	f := &fleet{t: t, etcd: harness.StartEtcdCluster(t, 3), hooks: harness.NewWebhookServer(t, nil), registered: map[string]bool{}}
-	for range 3 {
+	return newFleetOf(t, 2, 1, "", flags...)
+}
+
+// newFleetOf starts servers of a program on etcd members; an empty path means the program under test.
+func newFleetOf(t testing.TB, servers, members int, program string, flags ...string) *fleet {
+	t.Helper()
+	f := &fleet{t: t, etcd: harness.StartEtcdCluster(t, members), hooks: harness.NewWebhookServer(t, nil), registered: map[string]bool{}}
+	for range servers {
 		var links []*harness.Link
 		var urls []string
 		for _, m := range f.etcd.Members {
@@ -104,18 +111,29 @@ func (s *shared) retire(t *testing.T) {
 	}
 }
 
+// fleetKind names a function that starts a fleet.
+type fleetKind string
+
+const (
+	three  fleetKind = "three servers"
+	pair   fleetKind = "two servers"
+	joined fleetKind = "joined servers"
+)
+
+var starts = map[fleetKind]func(testing.TB, ...string) *fleet{three: newFleet, pair: newPair, joined: newJoinedFleet}
+
 var fleets struct {
 	sync.Mutex
 	// byFlags are the fleets by the flags of their servers.
 	byFlags map[string]*shared
 }
 
-// sharedFleet is newFleet for tests that repair the faults that they cause. The test has the fleet alone,
-// without registrations and ConfigMaps of tests before. After a failure the fleet is not used again. The
+// sharedFleet returns a fleet with the given start and flags for tests that repair the faults that they cause. The test
+// has the fleet alone, without registrations and ConfigMaps of tests before. After a failure the fleet is not used again. The
 // subtests are not parallel: tests that wait for the fleet may hold all places of parallel tests.
-func sharedFleet(t *testing.T, flags ...string) *fleet {
+func sharedFleet(t *testing.T, kind fleetKind, flags ...string) *fleet {
 	t.Helper()
-	key := strings.Join(flags, " ")
+	key := strings.Join(append([]string{string(kind)}, flags...), " ")
 	fleets.Lock()
 	s := fleets.byFlags[key]
 	if s == nil {
@@ -141,7 +159,7 @@ func sharedFleet(t *testing.T, flags ...string) *fleet {
 	used := s.fleet != nil
 	if !used {
 		s.life = harness.Lasting(t)
-		s.fleet = newFleet(s.life, flags...)
+		s.fleet = starts[kind](s.life, flags...)
 	}
 	f := *s.fleet
 	f.t, f.hooks, f.registered = t, harness.NewWebhookServer(t, nil), map[string]bool{}

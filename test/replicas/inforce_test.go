@@ -12,13 +12,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
+// slowReads are the flags of servers whose regular reads are far apart, so that only a watch tells them of registrations.
+var slowReads = []string{"--admission-refresh-interval", slowInterval.String(), "--admission-max-staleness", (2 * slowInterval).String()}
+
+const slowInterval = 40 * time.Second
+
 // TestOtherServersHearOfRegistrations verifies S11.8 for the servers that did not receive the write: they
 // observe a registration by a watch and apply it at once, long before the next regular read. The server that
 // received the write applies it as soon as the write is answered.
 func TestOtherServersHearOfRegistrations(t *testing.T) {
 	t.Parallel()
-	const interval = 40 * time.Second
-	f := sharedFleet(t, "--admission-refresh-interval", interval.String(), "--admission-max-staleness", (2 * interval).String())
+	const interval = slowInterval
+	f := sharedFleet(t, pair, slowReads...)
 	// judgedBy returns the version of the hook that evaluates a write through a server, 0 if none does.
 	judgedBy := func(server int) int {
 		t.Helper()
@@ -65,8 +70,8 @@ func TestOtherServersHearOfRegistrations(t *testing.T) {
 // other servers soon after, long before the next regular read.
 func TestOtherServersHearOfModes(t *testing.T) {
 	t.Parallel()
-	const interval = 40 * time.Second
-	f := sharedFleet(t, "--admission-refresh-interval", interval.String(), "--admission-max-staleness", (2 * interval).String())
+	const interval = slowInterval
+	f := sharedFleet(t, pair, slowReads...)
 	f.must(http.StatusCreated, 0, "POST", policies, validatingPolicy("modes", nil, "'no'"))
 	f.must(http.StatusCreated, 0, "POST", bindings, binding("modes", map[string]any{"policyName": "modes", "validationActions": []string{"Deny"}}))
 	// modeOf returns the mode that applies to a create through a server.
@@ -108,11 +113,11 @@ func TestOtherServersHearOfModes(t *testing.T) {
 			}
 		}
 	}
-	for _, mode := range []string{"Warn", "Deny", "Audit", "Warn", "Audit", "", "Audit"} {
+	for _, mode := range speed.Some(t, 3, []string{"Warn", "Deny", "Audit", "Warn", "Audit", "", "Audit"}) {
 		change(policies+"/modes", mode)
 	}
 	// The mode of a binding overrides the mode of its policy (S28.6).
-	for _, mode := range []string{"Deny", "Warn", "Deny", "Audit"} {
+	for _, mode := range append(speed.Some(t, 1, []string{"Deny", "Warn", "Deny"}), "Audit") {
 		change(bindings+"/modes", mode)
 	}
 	// Add a webhook that rejects everything, next to the policy that only audits.
@@ -124,7 +129,7 @@ func TestOtherServersHearOfModes(t *testing.T) {
 			"sideEffects": "None", "timeoutSeconds": 5, "admissionReviewVersions": []string{"v1"},
 		}},
 	})
-	for _, mode := range []string{"Warn", "Deny", "Audit", "", "Warn"} {
+	for _, mode := range speed.Some(t, 2, []string{"Warn", "Deny", "Audit", "", "Warn"}) {
 		change(collection("validating")+"/modes", mode)
 	}
 }

@@ -82,15 +82,24 @@ func newJoinedFleet(t testing.TB, flags ...string) *fleet {
 // program; an empty path means the program under test.
 func newJoinedFleetOn(t testing.TB, dir, program string, flags ...string) *fleet {
 	t.Helper()
+	return joinedFleet(t, []string{t.TempDir(), t.TempDir(), dir}, program, flags...)
+}
+
+// joinedFleet starts one server for each data directory.
+func joinedFleet(t testing.TB, dirs []string, program string, flags ...string) *fleet {
+	t.Helper()
 	f := &fleet{t: t, hooks: harness.NewWebhookServer(t, nil), registered: map[string]bool{}}
 	add := func(s *harness.Server, p peer) {
 		f.servers, f.clients, f.links = append(f.servers, s), append(f.clients, rest.CopyConfig(s.Admin)), append(f.links, []*link{p.link})
 	}
 	p := newPeer(t)
-	first := harness.StartProgram(t, program, t.TempDir(), slices.Concat([]string{"--cluster"}, p.flags, flags)...)
+	first := harness.StartProgram(t, program, dirs[0], slices.Concat([]string{"--cluster"}, p.flags, flags)...)
 	add(first, p)
-	token := newToken(t, first, 2)
-	for _, dir := range []string{t.TempDir(), dir} {
+	if len(dirs) == 1 {
+		return f
+	}
+	token := newToken(t, first, len(dirs)-1)
+	for _, dir := range dirs[1:] {
 		p := newPeer(t)
 		add(harness.StartProgram(t, program, dir, joins(first, token, p, flags...)...), p)
 	}
@@ -176,8 +185,8 @@ func (f *fleet) lostNone(collection string, acknowledged []string) {
 	}
 }
 
-// S31.1, S31.2, S31.4, S31.7, S31.8, S31.10: flags turn one server into three. Its objects, its certificate
-// authority and its tokens stay.
+// S31.1, S31.2, S31.4, S31.8, S31.10: flags turn one server into a cluster. Its objects, its certificate authority and its
+// tokens stay. The last server recovers as a cluster of one.
 func TestServersJoin(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -187,20 +196,19 @@ func TestServersJoin(t *testing.T) {
 	alone.Stop(t)
 
 	first, p := begun(t, dir)
-	token := newToken(t, first, 2)
+	token := newToken(t, first, 1)
 	secret := strings.Split(string(read(t, token)), ".")[2]
 	second := harness.Start(t, joins(first, token, newPeer(t))...)
-	third := harness.Start(t, joins(second, token, newPeer(t))...)
-	all := []*harness.Server{first, second, third}
+	all := []*harness.Server{first, second}
 	for i, s := range all {
 		// Each server's kubeconfig works on every server.
 		other := *s
-		other.Admin = rest.CopyConfig(all[(i+1)%3].Admin)
+		other.Admin = rest.CopyConfig(all[(i+1)%len(all)].Admin)
 		other.Admin.Host = s.URL
 		other.HTTP(t, nil).Must(http.StatusOK, "GET", configMaps+"/before", "")
 		h := s.HTTP(t, nil)
 		h.Must(http.StatusCreated, "POST", configMaps, fmt.Sprintf(`{"metadata":{"name":"by-%d"}}`, i))
-		if r := harness.Run(t, "cluster", "status", "--data-dir", s.DataDir); r.Code != 0 || strings.Count(r.Out, "leader") != 1 || strings.Count(r.Out, " member ") != 2 {
+		if r := harness.Run(t, "cluster", "status", "--data-dir", s.DataDir); r.Code != 0 || strings.Count(r.Out, "leader") != 1 || strings.Count(r.Out, " member ") != 1 {
 			t.Errorf("status: %d\n%s%s", r.Code, r.Out, r.Err)
 		}
 		for _, name := range []string{"peer.key", "peer-ca.key", "../cluster/member.json"} {
@@ -213,15 +221,15 @@ func TestServersJoin(t *testing.T) {
 		}
 	}
 	health := first.HTTP(t, nil).Must(http.StatusOK, "POST", "/console/view/health", `{}`)
-	if body := string(health.Raw); strings.Count(body, "is the member that leads") != 1 || strings.Count(body, " is a member.") != 2 {
+	if body := string(health.Raw); strings.Count(body, "is the member that leads") != 1 || strings.Count(body, " is a member.") != 1 {
 		t.Errorf("the console does not name the members:\n%s", body)
 	}
-	if r := harness.Run(t, "cluster", "token", "list", "--data-dir", third.DataDir); !strings.Contains(r.Out, " 0 ") || strings.Contains(r.Out, secret) {
+	if r := harness.Run(t, "cluster", "token", "list", "--data-dir", second.DataDir); !strings.Contains(r.Out, " 0 ") || strings.Contains(r.Out, secret) {
 		t.Errorf("%s%s", r.Out, r.Err)
 	}
-	// The token allows two servers to join.
+	// The token allows one server to join.
 	if said := harness.Refuses(t, joins(first, token, newPeer(t))...); !strings.Contains(said, "used for as many servers as it is for") {
-		t.Errorf("a third server: %s", said)
+		t.Errorf("another server: %s", said)
 	}
 	// A member restarts without a token and without flags.
 	if err := os.Remove(token); err != nil {
@@ -230,9 +238,39 @@ func TestServersJoin(t *testing.T) {
 	second.Stop(t)
 	second.Flags()
 	second.Restart(t)
-	second.HTTP(t, nil).Must(http.StatusOK, "GET", configMaps+"/by-2", "")
+	second.HTTP(t, nil).Must(http.StatusOK, "GET", configMaps+"/by-0", "")
 
-	// A backup of any member contains all objects.
+	// One of two servers is lost for good: writes fail, and the other server recovers as a cluster of one.
+	second.Kill(t)
+	began := time.Now()
+	if r := first.HTTP(t, nil).Do("POST", configMaps+"?timeout=5s", `{"metadata":{"name":"without"}}`); r.Code < 500 || time.Since(began) > 30*time.Second {
+		t.Errorf("a write without a majority: %d after %s: %s", r.Code, time.Since(began), r.Raw)
+	}
+	first.Kill(t)
+	member := state(t, first).Name
+	if r := harness.RunInput(t, "no\n", "cluster", "recover", "--from-this-member", "--data-dir", dir); r.Code != 1 || !strings.Contains(r.Err, "nothing was changed") {
+		t.Errorf("%d: %s", r.Code, r.Err)
+	}
+	if r := harness.RunInput(t, member+"\n", "cluster", "recover", "--from-this-member", "--data-dir", dir); r.Code != 0 {
+		t.Fatal(r.Err)
+	}
+	if kept, err := filepath.Glob(filepath.Join(dir, "before-recover-*", "etcd", "member", "wal", "*.wal")); err != nil || len(kept) == 0 {
+		t.Errorf("no copy of the data of before: %v", err)
+	}
+	first.Flags(p.flags...)
+	first.Restart(t)
+	first.HTTP(t, nil).Must(http.StatusCreated, "POST", configMaps, `{"metadata":{"name":"alone"}}`)
+	harness.Start(t, joins(first, newToken(t, first, 1), newPeer(t))...).HTTP(t, nil).Must(http.StatusOK, "GET", configMaps+"/alone", "")
+}
+
+// S31.5, S31.7, S31.10: a backup of any of three members contains all objects. A member that lost its data is refused,
+// whatever its flags, until it is removed.
+func TestAMemberThatLostItsData(t *testing.T) {
+	speed.Long(t)
+	t.Parallel()
+	f := newJoinedFleet(t)
+	first, second, third := f.servers[0], f.servers[1], f.servers[2]
+	f.must(http.StatusCreated, 1, "POST", configMaps, configMap("by-1"))
 	backup := filepath.Join(t.TempDir(), "backup.tar")
 	if r := harness.Run(t, "backup", "save", "--data-dir", third.DataDir, backup); r.Code != 0 {
 		t.Fatal(r.Err)
@@ -248,13 +286,12 @@ func TestServersJoin(t *testing.T) {
 	harness.StartOn(t, restored).HTTP(t, nil).Must(http.StatusOK, "GET", configMaps+"/by-1", "")
 	third.Restart(t)
 
-	// A member that lost its data is refused, whatever its flags, until it is removed.
 	name := state(t, third).Name
 	third.Kill(t)
 	if err := os.RemoveAll(filepath.Join(third.DataDir, "etcd")); err != nil {
 		t.Fatal(err)
 	}
-	token = newToken(t, first, 1)
+	token := newToken(t, first, 1)
 	for _, flags := range [][]string{nil, {"--cluster"}, {"--join", first.URL, "--join-token-file", token}} {
 		r := harness.Run(t, append([]string{"serve", "--data-dir", third.DataDir, "--secure-port", "0"}, flags...)...)
 		if r.Code == 0 || !strings.Contains(r.Err, "gatehouse cluster remove "+name) {
@@ -276,30 +313,15 @@ func TestServersJoin(t *testing.T) {
 	}
 	third.Flags(joins(first, token, newPeer(t))...)
 	third.Restart(t)
-	third.HTTP(t, nil).Must(http.StatusOK, "GET", configMaps+"/by-2", "")
+	third.HTTP(t, nil).Must(http.StatusOK, "GET", configMaps+"/by-1", "")
 
-	// Two of three servers are lost for good: writes fail, and the last server recovers as a cluster of one.
+	// Two of three servers are lost for good.
 	second.Kill(t)
 	third.Kill(t)
 	began := time.Now()
 	if r := first.HTTP(t, nil).Do("POST", configMaps+"?timeout=10s", `{"metadata":{"name":"without"}}`); r.Code < 500 || time.Since(began) > 30*time.Second {
 		t.Errorf("a write without a majority: %d after %s: %s", r.Code, time.Since(began), r.Raw)
 	}
-	first.Kill(t)
-	member := state(t, first).Name
-	if r := harness.RunInput(t, "no\n", "cluster", "recover", "--from-this-member", "--data-dir", dir); r.Code != 1 || !strings.Contains(r.Err, "nothing was changed") {
-		t.Errorf("%d: %s", r.Code, r.Err)
-	}
-	if r := harness.RunInput(t, member+"\n", "cluster", "recover", "--from-this-member", "--data-dir", dir); r.Code != 0 {
-		t.Fatal(r.Err)
-	}
-	if kept, err := filepath.Glob(filepath.Join(dir, "before-recover-*", "etcd", "member", "wal", "*.wal")); err != nil || len(kept) == 0 {
-		t.Errorf("no copy of the data of before: %v", err)
-	}
-	first.Flags(p.flags...)
-	first.Restart(t)
-	first.HTTP(t, nil).Must(http.StatusCreated, "POST", configMaps, `{"metadata":{"name":"alone"}}`)
-	harness.Start(t, joins(first, newToken(t, first, 1), newPeer(t))...).HTTP(t, nil).Must(http.StatusOK, "GET", configMaps+"/alone", "")
 }
 
 func read(t testing.TB, file string) []byte {
@@ -320,10 +342,12 @@ func state(t testing.TB, s *harness.Server) *members.State {
 	return state
 }
 
-// S31.6: a server whose settings would change admission decisions does not join.
+// S31.6, S31.7: a server whose settings would change admission decisions joins only with a flag. When it is removed, it ends.
 func TestServersThatWouldJudgeDifferently(t *testing.T) {
 	t.Parallel()
-	first, _ := begun(t, t.TempDir())
+	const mode = "strict"
+	f := sharedFleet(t, joined, "--admission-consistency", mode)
+	first := f.servers[0]
 	token := newToken(t, first, 1)
 	differences := map[string][]string{
 		`--disable-admission-plugins: the servers of the cluster have "`: {"--disable-admission-plugins", "NamespaceLifecycle"},
@@ -332,12 +356,32 @@ func TestServersThatWouldJudgeDifferently(t *testing.T) {
 		"--etcd-prefix: ":      {"--etcd-prefix", "/other"},
 	}
 	for _, want := range speed.Some(t, 1, slices.Sorted(maps.Keys(differences))) {
-		flags := differences[want]
+		flags := append([]string{"--admission-consistency", mode}, differences[want]...)
 		if said := harness.Refuses(t, joins(first, token, newPeer(t), flags...)...); !strings.Contains(said, want) {
 			t.Errorf("%v: %s", flags, said)
 		}
 	}
-	harness.Start(t, joins(first, token, newPeer(t), "--disable-admission-plugins", "LimitRanger", "--allow-different-judging")...)
+	f.remove(t, harness.Start(t, joins(first, token, newPeer(t), "--admission-consistency", mode, "--disable-admission-plugins", "LimitRanger", "--allow-different-judging")...))
+}
+
+// remove removes the member of a server, and waits until the server ends.
+func (f *fleet) remove(t *testing.T, s *harness.Server) {
+	t.Helper()
+	f.removeNamed(t, state(t, s).Name)
+	if code, log := s.AwaitEnd(t); code != 1 || !strings.Contains(log, "the cluster has removed this member") {
+		t.Errorf("the removed server ended with %d and\n%s", code, log)
+	}
+}
+
+func (f *fleet) removeNamed(t *testing.T, name string) {
+	t.Helper()
+	harness.Eventually(t, "the member is removed", func() error {
+		r := harness.Run(t, "cluster", "remove", name, "--data-dir", f.servers[0].DataDir)
+		if r.Code != 0 && !strings.Contains(r.Err, "no member") {
+			return errors.New(r.Err)
+		}
+		return nil
+	})
 }
 
 // S31.5: servers that join at the same time become members one after the other.

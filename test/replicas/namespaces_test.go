@@ -13,11 +13,10 @@ import (
 // through another server meanwhile. No object of the create exists after the namespace is created again.
 func TestNothingIsStoredInANamespaceThatAnotherServerDeleted(t *testing.T) {
 	t.Parallel()
-	etcd := harness.StartEtcd(t)
 	// The other server runs the controllers, because it starts first. The server with the delayed create
 	// would wait for it before emptying the namespace.
-	other := harness.Start(t, "--etcd-servers", etcd.URL)
-	one := harness.Start(t, "--etcd-servers", etcd.URL)
+	f := sharedFleet(t, pair, slowReads...)
+	other, one := f.servers[0], f.servers[1]
 	slow, h := one.HTTP(t, nil), other.HTTP(t, nil)
 	ns := one.Namespace(t)
 	configMaps := "/api/v1/namespaces/" + ns + "/configmaps"

@@ -16,10 +16,11 @@ import (
 // regular interval earlier, and so are later requests. The pauses are longer than an interval, and shorter
 // than the maximum staleness.
 func TestAServerThatGoesOnJudgesByWhatIsInForce(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
-	f := sharedFleet(t, controllers...)
+	f := sharedFleet(t, three, controllers...)
 	f.must(http.StatusCreated, 0, "POST", collection("mutating"), f.configuration("mutating", 1))
-	for i := range speed.Of(2, 6) {
+	for i := range 6 {
 		server, version := 1+i%2, i+2
 		clients := make([]*client, 8)
 		for c := range clients {

@@ -13,14 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// With 64 creators on three servers, the number of objects never exceeds a quota and finally equals it, and
+// With many creators on three servers, the number of objects never exceeds a quota and finally equals it, and
 // deleted objects are not counted.
 func TestAQuotaIsNeverExceeded(t *testing.T) {
 	t.Parallel()
-	const allowed, creators = 40, 64
-	f := sharedFleet(t, controllers...)
+	allowed, creators := speed.Of(10, 40), speed.Of(16, 64)
+	f := sharedFleet(t, three, controllers...)
 	ns := f.servers[0].Namespace(t)
 	admin := harness.Client(t, f.clients[0])
 	quotas := admin.CoreV1().ResourceQuotas(ns)
@@ -62,7 +63,7 @@ func TestAQuotaIsNeverExceeded(t *testing.T) {
 			}
 		}
 	}
-	for round := range 2 {
+	for round := range speed.Of(1, 2) {
 		made.Store(0)
 		var creating sync.WaitGroup
 		for creator := range creators {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // rotateKeys runs the command repeatedly and kills it once in each phase that it prints, until it completes.
@@ -101,7 +102,11 @@ func kubeconfig(t *testing.T, s *harness.Server) *rest.Config {
 // credentials; the command may be killed in each phase. Afterwards the old credentials are rejected.
 func TestKeysAreReplacedWhileServersRun(t *testing.T) {
 	t.Parallel()
-	f := newJoinedFleet(t, "--controllers", "*")
+	var dirs []string
+	for range speed.Of(1, 3) {
+		dirs = append(dirs, t.TempDir())
+	}
+	f := joinedFleet(t, dirs, "", "--controllers", "*")
 	dir := f.servers[0].DataDir
 	old := make([]*rest.Config, len(f.servers))
 	for i, s := range f.servers {

@@ -26,7 +26,7 @@ func TestRollingUpgrade(t *testing.T) {
 	for _, mode := range []string{"bounded", "strict"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			f := newFleetOf(t, released, "--admission-consistency", mode)
+			f := newFleetOf(t, 3, 3, released, "--admission-consistency", mode)
 			f.tellers()
 			for _, change := range []struct{ name, program string }{{"to this program", ""}, {"back to the latest release", released}} {
 				t.Run(change.name, func(t *testing.T) {

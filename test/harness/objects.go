@@ -226,7 +226,7 @@ spec:
 	return group
 }
 
-func WriteFile(t *testing.T, name, content string) string {
+func WriteFile(t testing.TB, name, content string) string {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 		t.Fatal(err)

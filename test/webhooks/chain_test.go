@@ -200,9 +200,10 @@ func testQuiet(t *testing.T, j *judged) {
 // TestPluginOrder verifies S9.2 and S9.11: flags select plugins by name, and the plugins keep the order of
 // the admission chain.
 func TestPluginOrder(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	hooks := harness.NewWebhookServer(t, nil)
-	for _, c := range speed.Some(t, 1, []struct {
+	for _, c := range []struct {
 		name    string
 		control []string
 		calls   int
@@ -210,7 +211,7 @@ func TestPluginOrder(t *testing.T) {
 		{"S9.11 NamespaceLifecycle first: nobody is called for a namespace that is not there",
 			[]string{"NamespaceLifecycle", "MutatingAdmissionWebhook", "GenericAdmissionWebhook", "ValidatingAdmissionWebhook", "Initializers"}, 0},
 		{"S9.2 S9.11 webhooks first: they are called", []string{"MutatingAdmissionWebhook", "NamespaceLifecycle"}, 1},
-	}) {
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := harness.Start(t, "--admission-control", strings.Join(c.control, ","), "--admission-consistency", "strict")
 			hook := hooks.Hook("/"+strings.Join(c.control, "-"), harness.Allow)
@@ -229,8 +230,8 @@ func TestPluginOrder(t *testing.T) {
 // that configure admission, and the verb * includes initialize.
 func TestInitializedKinds(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--admission-consistency", "strict", "--token-auth-file", writeFile(t, t.TempDir()+"/tokens.csv", "eve-token,eve,eve\n"))
-	h := s.HTTP(t, nil)
+	s := harness.Sole(t, "--admission-consistency", "strict")
+	h, ns := s.HTTP(t, nil), s.Namespace(t)
 	h.Must(http.StatusCreated, "POST", registrationGroup+"v1alpha1/initializerconfigurations",
 		`{"apiVersion":"admissionregistration.k8s.io/v1alpha1","kind":"InitializerConfiguration","metadata":{"name":"all"},"initializers":[`+
 			`{"name":"all.example.com","rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*"]}]}]}`)
@@ -239,8 +240,8 @@ func TestInitializedKinds(t *testing.T) {
 		name, path, body string
 		code             int
 	}{
-		{"S11.4 a kind of the core group", "/api/v1/namespaces/default/configmaps", configMap("c"), http.StatusAccepted},
-		{"S11.4 a kind of another group", "/apis/coordination.k8s.io/v1/namespaces/default/leases", `{"metadata":{"name":"l"}}`, http.StatusAccepted},
+		{"S11.4 a kind of the core group", "/api/v1/namespaces/" + ns + "/configmaps", configMap("c"), http.StatusAccepted},
+		{"S11.4 a kind of another group", "/apis/coordination.k8s.io/v1/namespaces/" + ns + "/leases", `{"metadata":{"name":"l"}}`, http.StatusAccepted},
 		{"S11.4 a kind without a namespace", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"r"}}`, http.StatusAccepted},
 		{"S11.4 S2.39 a kind that configures admission", registrationGroup + "v1/mutatingwebhookconfigurations",
 			neverCalled("v1", "MutatingWebhookConfiguration", "m", hook("a.example.com", "")), http.StatusCreated},
@@ -253,25 +254,25 @@ func TestInitializedKinds(t *testing.T) {
 		})
 	}
 	t.Run("S11.20 the verb * covers initialize", func(t *testing.T) {
-		eve := s.HTTP(t, s.WithToken("eve-token"))
+		eve := s.HTTP(t, s.As("eve"))
 		object := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bypass","initializers":{"pending":[]}}}`
 		role := func(name, verbs string) {
-			h.Must(http.StatusAccepted, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"+include,
+			h.Must(http.StatusAccepted, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/"+ns+"/roles"+include,
 				`{"metadata":{"name":"`+name+`","initializers":{"pending":[{"name":"by.hand.example.com"}]}},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":[`+verbs+`]}]}`)
-			h.Must(http.StatusOK, "PATCH", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/"+name, `{"metadata":{"initializers":null}}`, "Content-Type", mergePatch)
-			h.Must(http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
+			h.Must(http.StatusOK, "PATCH", "/apis/rbac.authorization.k8s.io/v1/namespaces/"+ns+"/roles/"+name, `{"metadata":{"initializers":null}}`, "Content-Type", mergePatch)
+			h.Must(http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/"+ns+"/rolebindings",
 				`{"metadata":{"name":"`+name+`","initializers":{"pending":[]}},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"`+name+`"},"subjects":[{"kind":"User","name":"eve"}]}`)
 		}
 		role("creates", `"create"`)
 		harness.Eventually(t, "the right to create", func() error {
-			if r := eve.Do("POST", "/api/v1/namespaces/default/configmaps", object); !strings.Contains(r.Text("message"), "create with initializers denied") {
+			if r := eve.Do("POST", "/api/v1/namespaces/"+ns+"/configmaps", object); !strings.Contains(r.Text("message"), "create with initializers denied") {
 				return fmt.Errorf("%d %s", r.Code, r.Text("message"))
 			}
 			return nil
 		})
 		role("everything", `"*"`)
 		harness.Eventually(t, "the right to everything", func() error {
-			if r := eve.Do("POST", "/api/v1/namespaces/default/configmaps", object); r.Code != http.StatusCreated {
+			if r := eve.Do("POST", "/api/v1/namespaces/"+ns+"/configmaps", object); r.Code != http.StatusCreated {
 				return fmt.Errorf("%d %s", r.Code, r.Text("message"))
 			}
 			return nil

@@ -145,10 +145,10 @@ plugins:
 func TestUnusableCredentials(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, c := range []struct{ name, content, text string }{
+	for _, c := range speed.Some(t, 1, []struct{ name, content, text string }{
 		{"S8.19 no such kubeconfig", "{kubeConfigFile: " + dir + "/none}", dir + "/none"},
 		{"S9.13 a relative name", "{kubeConfigFile: some.kubeconfig}", "must be an absolute file path"},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			file := writeFile(t, filepath.Join(t.TempDir(), "admission.yaml"), `
 apiVersion: apiserver.config.k8s.io/v1

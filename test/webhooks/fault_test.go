@@ -257,6 +257,7 @@ func (f *fault) webhook(short, ns string, hook *harness.Hook, policy string) map
 // TestFaultsLeaveNothingBehind makes webhooks fail in all ways, several at once: afterwards the server has as
 // many goroutines and open files as before.
 func TestFaultsLeaveNothingBehind(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict", "--admission-webhook-breaker", "off")
 	ns := s.Namespace(t)
@@ -272,7 +273,7 @@ func TestFaultsLeaveNothingBehind(t *testing.T) {
 		g, f := open()
 		goroutines, files = min(g, goroutines), min(f, files)
 	}
-	failTogether(t, s, ns, speed.Of(2, 3))
+	failTogether(t, s, ns, 3)
 	// Each fault occurs at least eight times. The numbers of goroutines and files vary slightly at any time.
 	const some = 5
 	harness.Eventually(t, "what there was before", func() error {

@@ -10,14 +10,19 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
+
+// slowReads are the flags of a server whose regular reads of registrations are far apart, with the only controller whose
+// objects tests need.
+var slowReads = []string{"--admission-refresh-interval", "30s", "--admission-max-staleness", "1m", "--controllers", "namespace-controller"}
 
 // TestRegistrationsAreInForceForWhoeverWroteThem verifies S11.8 for one server: a request that follows the
 // response to the write of a registration is evaluated against that registration, for every way to write a
 // registration. The regular reads are too slow to help.
 func TestRegistrationsAreInForceForWhoeverWroteThem(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--admission-refresh-interval", "30s", "--admission-max-staleness", "1m")
+	s := harness.Sole(t, slowReads...)
 	h := s.HTTP(t, nil)
 	hooks := harness.NewWebhookServer(t, nil)
 	const merge, mutatingKind = "application/merge-patch+json", "MutatingWebhookConfiguration"
@@ -47,7 +52,7 @@ func TestRegistrationsAreInForceForWhoeverWroteThem(t *testing.T) {
 		{"created in v1beta1", 201, "POST", registrationsPath("v1beta1", mutatingKind), configuration("v1beta1", mutatingKind, "five"), "", "five"},
 		{"deleted in v1beta1", 200, "DELETE", registrationsPath("v1beta1", mutatingKind) + "/now", "", "", ""},
 	}
-	for round := range 5 {
+	for round := range speed.Of(2, 5) {
 		for _, step := range steps {
 			if step.method == "PUT" {
 				version := h.Get(at).Text("metadata", "resourceVersion")
@@ -70,7 +75,7 @@ func TestRegistrationsAreInForceForWhoeverWroteThem(t *testing.T) {
 	}
 	t.Run("initializers", func(t *testing.T) {
 		path := registrationsPath("v1alpha1", "InitializerConfiguration")
-		for i := range 5 {
+		for i := range speed.Of(2, 5) {
 			h.Must(http.StatusCreated, "POST", path, toJSON(`
 {apiVersion: admissionregistration.k8s.io/v1alpha1, kind: InitializerConfiguration, metadata: {name: now},
  initializers: [{name: now.example.com, rules: [{apiGroups: [""], apiVersions: ["*"], resources: [secrets]}]}]}`))
@@ -108,7 +113,7 @@ func TestRegistrationsAreInForceForWhoeverWroteThem(t *testing.T) {
 func TestAWebhookMayRegisterWebhooks(t *testing.T) {
 	t.Parallel()
 	// The webhook matches everything, including writes of controllers.
-	s := harness.Start(t, "--admission-refresh-interval", "30s", "--admission-max-staleness", "1m", "--controllers", "namespace-controller")
+	s := harness.Sole(t, slowReads...)
 	h := s.HTTP(t, nil)
 	hooks := harness.NewWebhookServer(t, nil)
 	collection := registrationsPath("v1", validating)

@@ -139,7 +139,7 @@ func TestNoToolShowsCredentials(t *testing.T) {
 	if len(traces) != len(reviews) || len(tokens) != 1 {
 		t.Fatalf("%d requests, %d reviews, %d tokens", len(traces), len(reviews), len(tokens))
 	}
-	for _, id := range traces {
+	for _, id := range speed.Some(t, 3, traces) {
 		for _, format := range some("text", "yaml", "html", "markdown") {
 			if r := run("trace", id, "-o", format); r.Code != 0 {
 				t.Errorf("trace %s -o %s: %d %s", id, format, r.Code, r.Err)
@@ -148,7 +148,7 @@ func TestNoToolShowsCredentials(t *testing.T) {
 	}
 	run("trace", "-A")
 	show("the list of traces", string(admin.Get("/apis/gatehouse.dev/v1alpha1/admissiontraces").Raw))
-	for _, object := range []string{"secret/opaque", "configmap/config", "pod/pod"} {
+	for _, object := range speed.Some(t, 1, []string{"secret/opaque", "configmap/config", "pod/pod"}) {
 		if r := run("blame", object, "-n", ns, "-o", "json"); r.Code != 0 || !strings.Contains(r.Out, "echo.example.com") {
 			t.Errorf("blame %s: %d %s%s", object, r.Code, r.Out, r.Err)
 		}
@@ -170,14 +170,18 @@ func TestNoToolShowsCredentials(t *testing.T) {
 	if r := harness.Run(t, "kubectl", "--kubeconfig", s.Kubeconfig, "apply", "-f", policies); r.Code != 0 {
 		t.Fatal(r.Err)
 	}
-	for i, o := range withCredentials(ns) {
-		file := writeFile(t, filepath.Join(dir, fmt.Sprintf("object-%d.json", i)), strings.Replace(o.object, `"metadata":{`, `"metadata":{"namespace":"`+ns+`",`, 1))
+	var stored []string
+	for _, o := range withCredentials(ns) {
 		if strings.Contains(o.object, `"Secret"`) || strings.Contains(o.object, `"ConfigMap"`) || strings.Contains(o.object, `"Pod"`) {
-			for _, format := range some("text", "json", "yaml", "html", "markdown") {
-				run("explain", "-f", file, "-o", format)
-			}
-			run("check", file, "--diff")
+			stored = append(stored, o.object)
 		}
+	}
+	for i, object := range speed.Some(t, 3, stored) {
+		file := writeFile(t, filepath.Join(dir, fmt.Sprintf("object-%d.json", i)), strings.Replace(object, `"metadata":{`, `"metadata":{"namespace":"`+ns+`",`, 1))
+		for _, format := range some("text", "json", "yaml", "html", "markdown") {
+			run("explain", "-f", file, "-o", format)
+		}
+		run("check", file, "--diff")
 	}
 	log := writeFile(t, filepath.Join(dir, "server.log"), "DB_PASS="+leaked+"\nCookie: a="+leaked+"\n")
 	bundle := filepath.Join(dir, "bundle.tar.gz")

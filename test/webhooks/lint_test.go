@@ -11,7 +11,7 @@ import (
 // The response to the write of a dangerous registration contains a warning. Dangerous webhooks block a
 // cluster, or fail on every call (S1.38).
 func TestWritersAreWarnedOfDangers(t *testing.T) {
-	s := harness.Sole(t)
+	s := harness.Shared(t)
 	h := s.HTTP(t, nil)
 	const group = "/apis/admissionregistration.k8s.io/"
 	hook := func(resource string, fields map[string]any) string {

@@ -16,7 +16,7 @@ import (
 // their files.
 func TestManifestsOfOldVersions(t *testing.T) {
 	t.Parallel()
-	k := harness.Sole(t).Kubectl(t, "default")
+	k := harness.Sole(t, "--admission-consistency", "strict").Kubectl(t, "default")
 	const rule = "rules: [{operations: [CREATE], apiGroups: ['*'], apiVersions: ['*'], resources: ['*'], scope: '*'}], clientConfig: {url: 'https://hook.example.com'}"
 	v1beta1 := func(kind, fields string) string {
 		return "{apiVersion: admissionregistration.k8s.io/v1beta1, kind: " + kind + ", metadata: {name: example-config}, webhooks: [{name: my-webhook.example.com, " + fields + "}]}"
@@ -85,7 +85,7 @@ initializers:
 			`{matchPolicy: Equivalent, sideEffects: NoneOnDryRun, failurePolicy: Ignore}`, [2]string{"NoneOnDryRun", "Some"}},
 	}
 	// The tests of package registrations cover the conversions of all versions.
-	for _, i := range speed.Pick(t, speed.Of(2, len(cases)), len(cases)) {
+	for _, i := range speed.Pick(t, speed.Of(1, len(cases)), len(cases)) {
 		c := cases[i]
 		t.Run(c.name, func(t *testing.T) {
 			defer k.For(t)()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // everything returns a webhook that matches all writes, in all namespaces except the namespaces of the
@@ -112,8 +113,8 @@ func TestEveryWebhookIsDown(t *testing.T) {
 			}
 		}
 		harness.Eventually(t, "a write", func() error {
-			if r := k.Run("", "create", "configmap", "after"); r.Code != 0 {
-				return fmt.Errorf("%s", r.Err)
+			if r := s.HTTP(t, nil).Do("POST", configMaps(ns), configMap("after")); r.Code != http.StatusCreated {
+				return fmt.Errorf("%d %s", r.Code, r.Raw)
 			}
 			return nil
 		})
@@ -213,7 +214,7 @@ func podNamed(name string) string {
 // delayed, and when the webhook answers, the pods are stored.
 func TestAWebhookThatHangsDoesNotStarveOtherWrites(t *testing.T) {
 	t.Parallel()
-	const places = 20
+	places := speed.Of(5, 20)
 	o := newOverloaded(t, places, 30)
 	// A connection carries at most a hundred requests at once.
 	alice, others := o.alice(t), o.alice(t)
@@ -268,7 +269,7 @@ func TestIgnoreWebhooksThatHangDoNotFailARequest(t *testing.T) {
 	register(t, j.Server, "v1", mutating, append(hanging, webhook("needed", ns, needed))...)
 	register(t, j.Server, "v1", validating, hanging...)
 	h := j.HTTP(t, nil)
-	for _, limit := range []time.Duration{time.Second, 3 * time.Second} {
+	for _, limit := range speed.Some(t, 1, []time.Duration{time.Second, 3 * time.Second}) {
 		t.Run(limit.String(), func(t *testing.T) {
 			r := inTime(t, h, configMaps(ns), limit, http.StatusCreated, func(n int) string { return configMap(fmt.Sprintf("c%d%s", n, limit)) })
 			want(t, "what the webhook added that the request needs", r.Text("data", "needed"), "yes")

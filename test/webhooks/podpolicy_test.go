@@ -63,12 +63,19 @@ func TestPodPolicy(t *testing.T) {
 					t.Errorf("error is %q without %q", r.Err, part)
 				}
 			}
-			show := func(name, path string) string { return k.Must("get", "pod", name, "-o", "jsonpath="+path) }
-			want(t, "label", show("plain", "{.metadata.labels}"), `{"podpolicy.gatehouse.dev/injected":"true"}`)
-			want(t, "containers", show("plain", "{.spec.containers[*].name}"), "web podpolicy-sidecar")
-			want(t, "defaults of the sidecar", show("plain", "{.spec.containers[1].imagePullPolicy}"), "IfNotPresent")
-			want(t, "containers", show("opted-out", "{.spec.containers[*].name}"), "web")
-			k.Must("label", "pod", "plain", "a=b")
+			h, at := s.HTTP(t, nil), "/api/v1/namespaces/"+ns+"/pods/"
+			containers := func(pod *harness.Response) (names []any) {
+				for _, c := range pod.At("spec", "containers").([]any) {
+					names = append(names, harness.At(c, "name"))
+				}
+				return names
+			}
+			plain := h.Get(at + "plain")
+			want(t, "label", plain.At("metadata", "labels"), any(map[string]any{"podpolicy.gatehouse.dev/injected": "true"}))
+			want(t, "containers", containers(plain), []any{"web", "podpolicy-sidecar"})
+			want(t, "defaults of the sidecar", plain.Text("spec", "containers", "1", "imagePullPolicy"), "IfNotPresent")
+			want(t, "containers", containers(h.Get(at+"opted-out")), []any{"web"})
+			h.Must(http.StatusOK, "PATCH", at+"plain", `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergePatch)
 			r = k.Run("", "set", "image", "pod/opted-out", "web=docker.io/library/nginx:1")
 			if r.Code == 0 || !strings.Contains(r.Err, "images.podpolicy.gatehouse.dev") {
 				t.Errorf("a bad image by an update: %d %q", r.Code, r.Err)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // recording is a running gatehouse record.
@@ -96,8 +97,8 @@ func recorders(t *testing.T, s *harness.Server) []string {
 // S25.12, S25.13: writes to a cluster are recorded, and the recorder's webhook configuration is removed
 // however the recorder ends.
 func TestRecorders(t *testing.T) {
-	s := harness.Start(t)
-	for _, end := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGHUP} {
+	s := harness.Shared(t)
+	for _, end := range append(speed.Some(t, 1, []syscall.Signal{syscall.SIGKILL, syscall.SIGHUP}), syscall.SIGTERM) {
 		t.Run(end.String(), func(t *testing.T) {
 			if signal.Ignored(end) {
 				t.Skip("this process ignores the signal, and so does what it starts: it runs under nohup")
@@ -162,7 +163,8 @@ func TestRecorders(t *testing.T) {
 
 // S25.12: a recorder that the server cannot reach reports that, and leaves nothing behind.
 func TestARecorderThatIsNotReachedSaysSo(t *testing.T) {
-	s := harness.Start(t)
+	t.Parallel()
+	s := harness.Shared(t)
 	dir := t.TempDir()
 	for _, c := range []struct {
 		args []string

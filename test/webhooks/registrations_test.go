@@ -188,7 +188,7 @@ func TestRegistrations(t *testing.T) {
 // Controllers of 2017 write webhook configurations in protobuf. (bench/legacy tests their original client.)
 func TestRegistrationsInProtobuf(t *testing.T) {
 	t.Parallel()
-	s := harness.Sole(t)
+	s := harness.Sole(t, "--admission-consistency", "strict")
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestRegistrationsInProtobuf(t *testing.T) {
 // Creating a policy whose plugin does not run causes a warning.
 func TestPoliciesWarn(t *testing.T) {
 	t.Parallel()
-	h := harness.Start(t, "--disable-admission-plugins", "ValidatingAdmissionPolicy").HTTP(t, nil)
+	h := harness.Sole(t, withoutPolicies...).HTTP(t, nil)
 	for _, c := range []struct{ resource, kind string }{
 		{"validatingadmissionpolicies", "ValidatingAdmissionPolicy"},
 		{"validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"},

@@ -20,8 +20,8 @@ import (
 // within about a second (S9.14).
 func TestRegistrationsComeIntoForce(t *testing.T) {
 	t.Parallel()
-	s := harness.Sole(t)
-	h := s.HTTP(t, nil)
+	s := harness.Shared(t)
+	h, ns := s.HTTP(t, nil), s.Namespace(t)
 	hooks := harness.NewWebhookServer(t, nil)
 	hook := hooks.Hook("/", harness.Deny(nil))
 	// within polls until writes are rejected or admitted.
@@ -29,7 +29,7 @@ func TestRegistrationsComeIntoForce(t *testing.T) {
 		t.Helper()
 		began := time.Now()
 		harness.Eventually(t, what, func() error {
-			if r := h.Do("POST", configMaps("default")+"?dryRun=All", configMap("c")); (r.Code >= 400) != refused {
+			if r := h.Do("POST", configMaps(ns)+"?dryRun=All", configMap("c")); (r.Code >= 400) != refused {
 				return fmt.Errorf("%d", r.Code)
 			}
 			return nil
@@ -40,10 +40,10 @@ func TestRegistrationsComeIntoForce(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{mutating, validating} {
-		w := webhook("deny", "default", hook)
+		w := webhook("deny", ns, hook)
 		register(t, s, "v1", kind, w)
 		within(kind+" is in force", true)
-		path := registrationsPath("v1", kind) + "/deny.default"
+		path := registrationsPath("v1", kind) + "/deny." + ns
 		h.Must(http.StatusOK, "PATCH", path, `[{"op":"replace","path":"/webhooks/0/rules/0/resources","value":["secrets"]}]`, "Content-Type", jsonPatch)
 		within("an update of "+kind, false)
 		h.Must(http.StatusOK, "PATCH", path, `[{"op":"replace","path":"/webhooks/0/rules/0/resources","value":["configmaps"]}]`, "Content-Type", jsonPatch)
@@ -164,9 +164,8 @@ func TestAdmissionControl(t *testing.T) {
 }
 
 // TestPositions verifies the indices in audit annotations and messages: indices of mutating webhooks count
-// all webhooks, indices of validating webhooks only the matching ones.
+// all webhooks, indices of validating webhooks only the matching ones. No other test registers webhooks meanwhile.
 func TestPositions(t *testing.T) {
-	t.Parallel()
 	j := newJudged(t)
 	down := "clientConfig: {url: 'https://" + harness.Refused(t) + "'}"
 	hook := j.hooks.Hook("/", harness.Allow)
@@ -328,7 +327,7 @@ func TestHooksComeAndGo(t *testing.T) {
 	}
 	round()
 	goroutines, files := measure()
-	for range 5 {
+	for range speed.Of(3, 5) {
 		round()
 	}
 	harness.Eventually(t, "S8.7 nothing is left", func() error {

@@ -20,8 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// TestWebhooks runs the tests that can share a server on one server, where registrations become active as
-// soon as they are written. Every test has a namespace and webhooks that match only that namespace.
+// TestWebhooks runs tests whose webhooks match only the namespace of the test.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	j := newJudged(t)
@@ -62,7 +61,7 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
-// judged is a server for tests of webhooks.
+// judged is a test's access to a server with an audit log, where registrations become active as soon as they are written.
 type judged struct {
 	*harness.Server
 	hooks *harness.WebhookServer
@@ -71,10 +70,28 @@ type judged struct {
 	each int
 }
 
+// judging is the server of all judged.
+var judging struct {
+	sync.Mutex
+	server *harness.Server
+	audit  string
+}
+
+// newJudged returns the server of the package, which several tests use at the same time.
 func newJudged(t *testing.T) *judged {
 	t.Helper()
+	judging.Lock()
+	defer judging.Unlock()
+	if judging.server == nil {
+		startJudging(harness.Lasting(t))
+	}
+	judging.server.Report(t)
+	return &judged{Server: judging.server, audit: judging.audit, hooks: harness.NewWebhookServer(t, nil)}
+}
+
+func startJudging(t *harness.Life) {
+	t.Helper()
 	dir := t.TempDir()
-	j := &judged{audit: filepath.Join(dir, "audit.log"), hooks: harness.NewWebhookServer(t, nil)}
 	policy := writeFile(t, filepath.Join(dir, "policy.yaml"), `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -82,8 +99,8 @@ omitStages: [RequestReceived]
 rules: [{level: Request, verbs: [create, update, patch, delete, deletecollection, get]}]
 `)
 	tokens := writeFile(t, filepath.Join(dir, "tokens.csv"), `alice-token,alice,uid-alice,"devs"`+"\n")
-	j.Server = harness.Start(t, "--audit-log-path", j.audit, "--audit-policy-file", policy, "--token-auth-file", tokens, "--admission-consistency", "strict", "--runtime-config", "api/legacy=true")
-	return j
+	judging.audit = filepath.Join(dir, "audit.log")
+	judging.server = harness.Start(t, "--audit-log-path", judging.audit, "--audit-policy-file", policy, "--token-auth-file", tokens, "--admission-consistency", "strict", "--runtime-config", "api/legacy=true")
 }
 
 // annotations returns the annotations of the audit event of a request.

@@ -1,6 +1,7 @@
 package reporting
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -28,22 +29,10 @@ const secretText = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
 func TestTheAgentShowsTracesToWhoMayReadThem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := harness.Start(t, "--token-auth-file", harness.WriteFile(t, filepath.Join(dir, "tokens"), "alice-token,alice,alice\nbob-token,bob,bob\n"))
+	s := sole(t)
 	admin := s.HTTP(t, nil)
-	credentials, manifests := filepath.Join(dir, "agent"), harness.WriteFile(t, filepath.Join(dir, "rbac.yaml"), harness.Run(t, "agent", "--rbac").Out)
-	kubectl := func(args ...string) string {
-		t.Helper()
-		r := harness.Run(t, append([]string{"kubectl", "--kubeconfig", s.Kubeconfig}, args...)...)
-		if r.Code != 0 {
-			t.Fatalf("kubectl %s: exit code %d\n%s%s", strings.Join(args, " "), r.Code, r.Out, r.Err)
-		}
-		return r.Out
-	}
-	kubectl("create", "clusterrolebinding", "bob", "--clusterrole", "cluster-admin", "--user", "bob")
-	kubectl("create", "namespace", "gatehouse-agent")
-	kubectl("apply", "-f", manifests)
-	kubectl("create", "serviceaccount", "gatehouse-agent", "-n", "gatehouse-agent")
-	token := strings.TrimSpace(kubectl("create", "token", "gatehouse-agent", "-n", "gatehouse-agent"))
+	credentials := filepath.Join(dir, "agent")
+	token := agentToken(t, s, harness.Run(t, "agent", "--rbac").Out)
 	address := harness.StartCommand(t, "agent", "--kubeconfig", kubeconfigOf(t, s, token), "--credentials", credentials, "--bind-address", "127.0.0.1", "--secure-port", "0")
 	ca, err := os.ReadFile(filepath.Join(credentials, "ca.crt"))
 	if err != nil {
@@ -62,7 +51,7 @@ func TestTheAgentShowsTracesToWhoMayReadThem(t *testing.T) {
 	as("bob-token").Must(http.StatusUnauthorized, "POST", "/audit", list)
 	as(strings.TrimSpace(string(sender))).Must(http.StatusOK, "POST", "/audit", list)
 	admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces", `{"metadata":{"name":"shop"}}`)
-	kubectl("create", "rolebinding", "traces", "-n", "shop", "--clusterrole", "gatehouse-trace-reader", "--user", "alice")
+	bind(admin, "shop", "traces", "gatehouse-trace-reader", "alice")
 	const traces = "/apis/gatehouse.dev/v1alpha1/admissiontraces"
 	all := as("bob-token")
 	harness.Eventually(t, "the traces are there", func() error {
@@ -131,6 +120,44 @@ func TestTheAgentShowsTracesToWhoMayReadThem(t *testing.T) {
 	harness.Contains(t, "kubectl get", r.Out, names[0], "Denied")
 }
 
+// bind binds a user to a cluster role, in a namespace or, if it is empty, everywhere.
+func bind(admin *harness.HTTP, ns, name, role, user string) {
+	path := "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+	if ns != "" {
+		path = "/apis/rbac.authorization.k8s.io/v1/namespaces/" + ns + "/rolebindings"
+	}
+	admin.Must(http.StatusCreated, "POST", path, fmt.Sprintf(
+		`{"metadata":{"name":%q},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":%q},"subjects":[{"kind":"User","name":%q}]}`, name, role, user))
+}
+
+// apply applies objects of any namespaces.
+func apply(t *testing.T, s *harness.Server, objects string) {
+	t.Helper()
+	if r := harness.RunInput(t, objects, "kubectl", "--kubeconfig", s.Kubeconfig, "apply", "-f", "-"); r.Code != 0 {
+		t.Fatalf("kubectl apply: exit code %d\n%s%s", r.Code, r.Out, r.Err)
+	}
+}
+
+// agentToken applies the manifests with the rights of an agent, makes bob an administrator, and returns a token of the
+// agent's service account.
+func agentToken(t *testing.T, s *harness.Server, manifests string) string {
+	t.Helper()
+	admin := s.HTTP(t, nil)
+	const of = "/api/v1/namespaces/gatehouse-agent/serviceaccounts"
+	admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces", `{"metadata":{"name":"gatehouse-agent"}}`)
+	admin.Must(http.StatusCreated, "POST", of, `{"metadata":{"name":"gatehouse-agent"}}`)
+	bind(admin, "", "bob", "cluster-admin", "bob")
+	apply(t, s, manifests)
+	// The next test gets the server without the namespaces of this one, except kube-system.
+	t.Cleanup(func() {
+		const left = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/gatehouse-agent"
+		if code, err := admin.Try(context.Background(), "DELETE", left, ""); err != nil || code != http.StatusOK {
+			t.Errorf("deleting the role binding: %d, %v", code, err)
+		}
+	})
+	return admin.Must(http.StatusCreated, "POST", of+"/gatehouse-agent/token", `{"spec":{"expirationSeconds":3600}}`).Text("status", "token")
+}
+
 // S32.7: the manifests of deploy/agent grant the rights that gatehouse agent prints, and their pods meet the
 // restricted level.
 func TestTheManifestsOfTheAgent(t *testing.T) {
@@ -146,7 +173,7 @@ func TestTheManifestsOfTheAgent(t *testing.T) {
 	if printed := harness.Run(t, "agent", "--rbac").Out; printed != string(rights) {
 		t.Errorf("deploy/agent/base/rbac.yaml is not what gatehouse agent --rbac prints:\n%s", printed)
 	}
-	s := harness.Start(t)
+	s := sole(t)
 	r := harness.Run(t, "kubectl", "--kubeconfig", s.Kubeconfig, "apply", "-k", base)
 	if r.Code != 0 || strings.Contains(r.Err, "Warning") {
 		t.Errorf("exit code %d\n%s", r.Code, r.Err)

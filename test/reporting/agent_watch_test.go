@@ -113,27 +113,23 @@ func TestTheAgentReportsWhatIsWrong(t *testing.T) {
 	bundle := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw}))
 
 	dir := t.TempDir()
-	s := harness.Start(t, "--token-auth-file", harness.WriteFile(t, filepath.Join(dir, "tokens"), "bob-token,bob,bob\n"))
-	kubectl := func(input string, args ...string) string {
-		t.Helper()
-		if input != "" {
-			args = append(args, "-f", harness.WriteFile(t, filepath.Join(t.TempDir(), "objects.yaml"), input))
-		}
-		r := harness.Run(t, append([]string{"kubectl", "--kubeconfig", s.Kubeconfig}, args...)...)
-		if r.Code != 0 {
-			t.Fatalf("kubectl %s: exit code %d\n%s%s", strings.Join(args, " "), r.Code, r.Out, r.Err)
-		}
-		return r.Out
-	}
+	s := sole(t)
+	admin := s.HTTP(t, nil)
+	definitions := ""
 	for _, names := range [][]string{{"reports", "Namespaced", "report", "Report"}, {"clusterreports", "Cluster", "clusterreport", "ClusterReport"}} {
-		kubectl(strings.NewReplacer("PLURAL", names[0], "SCOPE", names[1], "SINGULAR", names[2], "KIND", names[3]).Replace(reportDefinitions), "apply")
+		definitions += strings.NewReplacer("PLURAL", names[0], "SCOPE", names[1], "SINGULAR", names[2], "KIND", names[3]).Replace(reportDefinitions)
 	}
-	kubectl("", "wait", "--for=condition=Established", "crd/reports.openreports.io", "crd/clusterreports.openreports.io")
-	kubectl(`
-apiVersion: v1
-kind: Namespace
-metadata: {name: gatehouse-agent}
----
+	apply(t, s, definitions)
+	harness.Eventually(t, "reports are served", func() error {
+		for _, plural := range []string{"reports", "clusterreports"} {
+			if r := admin.Do("GET", "/apis/openreports.io/v1alpha1/"+plural, ""); r.Code != http.StatusOK {
+				return fmt.Errorf("%s: %d", plural, r.Code)
+			}
+		}
+		return nil
+	})
+	token := agentToken(t, s, harness.Run(t, "agent", "--rbac", "--audit-objects", "configmaps").Out)
+	apply(t, s, `
 apiVersion: v1
 kind: Namespace
 metadata: {name: shop}
@@ -141,10 +137,6 @@ metadata: {name: shop}
 apiVersion: v1
 kind: Namespace
 metadata: {name: bank}
----
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: gatehouse-agent, namespace: gatehouse-agent}
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -166,10 +158,8 @@ apiVersion: openreports.io/v1alpha1
 kind: ClusterReport
 metadata: {name: theirs}
 results: [{policy: theirs, result: pass}]
-`, "apply")
-	kubectl("", "create", "clusterrolebinding", "bob", "--clusterrole", "cluster-admin", "--user", "bob")
-	kubectl(harness.Run(t, "agent", "--rbac", "--audit-objects", "configmaps").Out, "apply")
-	const policy = `
+`)
+	apply(t, s, fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: no-x}
@@ -181,9 +171,7 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata: {name: no-x}
 spec: {policyName: no-x, validationActions: [Deny]}
-`
-	kubectl(policy, "apply")
-	kubectl(fmt.Sprintf(`
+---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
 metadata: {name: soon}
@@ -194,11 +182,9 @@ webhooks:
   sideEffects: None
   admissionReviewVersions: [v1]
   failurePolicy: Ignore
-`, hook.URL, bundle), "apply")
-	token := strings.TrimSpace(kubectl("", "create", "token", "gatehouse-agent", "-n", "gatehouse-agent"))
+`, hook.URL, bundle))
 	kubeconfig := kubeconfigOf(t, s, token)
 	flags := []string{"--kubeconfig", kubeconfig, "--credentials", filepath.Join(dir, "agent"), "--bind-address", "127.0.0.1", "--secure-port", "0"}
-	admin := s.HTTP(t, nil)
 	const (
 		reports  = "/apis/openreports.io/v1alpha1/"
 		lintOf   = reports + "clusterreports/gatehouse-agent-lint"
@@ -247,12 +233,14 @@ webhooks:
 		if got := event(); len(got) != 3 {
 			t.Errorf("events %q", got)
 		}
-		if out := kubectl("", "describe", "validatingwebhookconfiguration", "soon"); !strings.Contains(out, "AdmissionFinding") {
+		if out := s.Kubectl(t, "default").Must("describe", "validatingwebhookconfiguration", "soon"); !strings.Contains(out, "AdmissionFinding") {
 			t.Errorf("kubectl describe shows no event:\n%s", out)
 		}
 	})
 	// Events expire after an hour, before the report.
-	kubectl("", "delete", "events", "--all", "-A")
+	for _, item := range admin.Get(eventsOf).At("items").([]any) {
+		admin.Do("DELETE", fmt.Sprintf("/api/v1/namespaces/%v/events/%v", harness.At(item, "metadata", "namespace"), harness.At(item, "metadata", "name")), "")
+	}
 	// S32.20: the program without a server has another process audit.
 	t.Run("not again, by the program of the agent", func(t *testing.T) {
 		socket, _ := strings.CutPrefix(harness.StartCommand(t, "agent", "--kubeconfig", kubeconfig, "--audit-objects", "configmaps", "--serve-audits", filepath.Join(socketDir(t), "audit")), "unix:")
@@ -265,8 +253,9 @@ webhooks:
 			t.Errorf("events are written again: %q", got)
 		}
 		// Repaired problems are no longer reported.
-		kubectl("", "delete", "validatingwebhookconfiguration", "soon")
-		kubectl("", "delete", "validatingadmissionpolicybinding", "no-x")
+		for _, registration := range []string{"validatingwebhookconfigurations/soon", "validatingadmissionpolicybindings/no-x"} {
+			admin.Must(http.StatusOK, "DELETE", "/apis/admissionregistration.k8s.io/v1/"+registration, "")
+		}
 		patiently(t, "the findings are gone", func() error {
 			if r := admin.Do("GET", lintOf, ""); strings.Contains(string(r.Raw), "certificate-expires") {
 				return errors.New("lint still reports the webhook")

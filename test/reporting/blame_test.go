@@ -41,7 +41,7 @@ func blameOf(t *testing.T, s *harness.Server, ns, object string, wanted ...blame
 // active initializer (S9.18).
 func TestBlame(t *testing.T) {
 	t.Parallel()
-	s := harness.Sole(t, "--admission-consistency", "strict", "--enable-admission-plugins", "DefaultTolerationSeconds", "--disable-admission-plugins", "ServiceAccount")
+	s := sole(t)
 	admin := s.HTTP(t, nil)
 	ns := s.Namespace(t)
 	hooks := harness.NewWebhookServer(t, nil)
@@ -56,7 +56,7 @@ func TestBlame(t *testing.T) {
 `), "apply", "-f", "-")
 	pods := "/api/v1/namespaces/" + ns + "/pods"
 	created := admin.Must(http.StatusAccepted, "POST", pods+including, `{"metadata":{"name":"web","initializers":{"pending":[{"name":"a.example.com"},{"name":"b.example.com"}]}},
-		"spec":{"containers":[{"name":"c","image":"i"}]}}`)
+		"spec":{"serviceAccountName":"default","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}}`)
 	want(t, "pending", pending(created.Body), "a,b")
 	// The first initializer writes twice, and then hands over to the second, which completes.
 	for _, patch := range []string{
@@ -78,9 +78,8 @@ func TestBlame(t *testing.T) {
 		{"/metadata/annotations/second", "a.example.com", "initializer", "same"},
 		{"/spec/activeDeadlineSeconds", "b.example.com", "initializer", "same"},
 	}
-	r := harness.Run(t, "blame", "pod/web", "--kubeconfig", s.Kubeconfig, "-n", ns)
-	t.Logf("%s%s", r.Out, r.Err)
 	blameOf(t, s, ns, "pod/web", wanted...)
+	r := harness.Run(t, "blame", "pod/web", "--kubeconfig", s.Kubeconfig, "-n", ns)
 	said := strings.Join(strings.Fields(r.Out), " ")
 	for _, text := range []string{`metadata.labels.team merged "red" policy team same`, `metadata.annotations.first + "1" initializer a.example.com same UPDATE by gatehouse-admin`} {
 		if !strings.Contains(said, text) {
@@ -98,7 +97,7 @@ func TestBlame(t *testing.T) {
 // by name, even if a webhook replaces a whole list (S5.32).
 func TestBlameSaysWhatChanged(t *testing.T) {
 	t.Parallel()
-	s := harness.Sole(t, "--admission-consistency", "strict", "--enable-admission-plugins", "DefaultTolerationSeconds", "--disable-admission-plugins", "ServiceAccount")
+	s := sole(t)
 	admin := s.HTTP(t, nil)
 	ns := s.Namespace(t)
 	hooks := harness.NewWebhookServer(t, nil)
@@ -112,7 +111,7 @@ func TestBlameSaysWhatChanged(t *testing.T) {
 		{"op":"remove","path":"/metadata/labels/team","field":"forged"}]`))
 	register(t, s, "v1", mutating, webhook("b-part", ns, part, rules(rule("CREATE", "/v1/pods")), `reinvocationPolicy: Never`))
 	admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/pods", `{"metadata":{"name":"web","labels":{"team":"red","x":"y"}},
-		"spec":{"containers":[{"name":"web","image":"i","env":[{"name":"A","value":"1"}]}]}}`)
+		"spec":{"serviceAccountName":"default","automountServiceAccountToken":false,"containers":[{"name":"web","image":"i","env":[{"name":"A","value":"1"}]}]}}`)
 	type field struct {
 		Field, Now    string
 		Before, After any

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // S9.24: a server explains the response to a binding: an error in the binding, a missing pod, or the reason
@@ -30,13 +31,13 @@ kind: Pod
 metadata: {name: free}
 spec: {containers: [{name: c, image: i}]}
 `, "apply", "-f", "-")
-	for _, tc := range []struct{ name, pod, node, says string }{
+	for _, tc := range speed.Some(t, 2, []struct{ name, pod, node, says string }{
 		{"no node", "free", "", "target.name: Required value"},
 		{"no pod", "none", "node-1", `pods "none" not found`},
 		{"a pod with a node", "bound", "node-1", `pod bound is already assigned to node "node-0"`},
 		{"a pod that waits", "gated", "node-1", "pod gated has non-empty .spec.schedulingGates"},
 		{"a pod without a node", "free", "node-1", ""},
-	} {
+	}) {
 		t.Run(tc.name, func(t *testing.T) {
 			object := `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"` + tc.pod + `"},"target":{"name":"` + tc.node + `"}}`
 			file := filepath.Join(t.TempDir(), "binding.yaml")

@@ -19,11 +19,7 @@ import (
 // explains or the command reads.
 func TestExplanationsLeakNothing(t *testing.T) {
 	t.Parallel()
-	tokens := filepath.Join(t.TempDir(), "tokens.csv")
-	if err := os.WriteFile(tokens, []byte("alice-token,alice,1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := harness.Start(t, "--token-auth-file", tokens)
+	s := sole(t)
 	h := s.HTTP(t, nil)
 	kubeconfig := kubeconfigOf(t, s, "alice-token")
 	kubectl := s.Kubectl(t, "shop")
@@ -47,7 +43,7 @@ func TestExplanationsLeakNothing(t *testing.T) {
 	}
 	everything := []string{"secret-mutating.example.com", "secret-validating.example.com", "secret-external.example.com", "secret-initializer.example.com", "secret-policy", "secret-param"}
 	create := []string{"-f", object}
-	for _, c := range speed.Some(t, 4, []struct {
+	for _, c := range speed.Some(t, 2, []struct {
 		name string
 		// missing is the permission that alice lacks; "all" for all of them.
 		missing string

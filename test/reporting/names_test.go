@@ -1,6 +1,16 @@
 package reporting
 
-import "github.com/gatehouse-dev/gatehouse/test/harness"
+import (
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// sole returns the server of all tests that need a server for themselves.
+func sole(t *testing.T) *harness.Server {
+	t.Helper()
+	return harness.Sole(t, "--admission-consistency", "strict", "--enable-admission-plugins", "DefaultTolerationSeconds", "--controllers=+replicaset")
+}
 
 // Shared with other test packages.
 const (

@@ -79,7 +79,7 @@ func TestTextOfOthersStaysText(t *testing.T) {
 		"an unknown command":      {evil},
 		"an unknown flag":         {"serve", "--" + evil},
 	}
-	for _, name := range speed.Some(t, 5, slices.Sorted(maps.Keys(commands))) {
+	for _, name := range speed.Some(t, 3, slices.Sorted(maps.Keys(commands))) {
 		args := commands[name]
 		harness.Eventually(t, name, func() error {
 			given := args

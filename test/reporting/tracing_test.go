@@ -187,7 +187,7 @@ spec: {policyName: named, validationActions: [Deny]}
 	}
 
 	t.Run("S3.18 a server that records nothing passes the trace context on", func(t *testing.T) {
-		s := harness.Sole(t, "--admission-consistency", "strict")
+		s := sole(t)
 		ns := s.EmptyNamespace(t)
 		hook := hooks.Hook("/passed", harness.Allow)
 		register(t, s, "v1", validating, webhook("passed", ns, hook, matching))
@@ -196,7 +196,8 @@ spec: {policyName: named, validationActions: [Deny]}
 	})
 }
 
-// A hanging receiver delays neither requests nor the shutdown of the server.
+// A hanging receiver delays neither requests nor the shutdown of the server. With --admission-trace-bytes 0, the server
+// keeps no traces of its own.
 func TestAReceiverOfSpansMayBeGone(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -206,7 +207,10 @@ func TestAReceiverOfSpansMayBeGone(t *testing.T) {
 	// The listener accepts connections, and sends nothing.
 	defer listener.Close()
 	file := writeFile(t, t.TempDir()+"/tracing.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nsamplingRatePerMillion: 1000000\nendpoint: "+listener.Addr().String()+"\n")
-	s := harness.Start(t, "--tracing-config-file", file)
-	s.HTTP(t, nil).Must(http.StatusCreated, "POST", "/api/v1/namespaces", `{"metadata":{"name":"n"}}`)
+	s := harness.Start(t, "--tracing-config-file", file, "--admission-trace-bytes", "0")
+	admin := s.HTTP(t, nil)
+	r := admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces", `{"metadata":{"name":"n"}}`)
+	want(t, "header", r.Header.Get("Gatehouse-Trace"), "")
+	want(t, "traces", traceNames(admin.Get(tracesPath)), []string{})
 	s.Stop(t)
 }

@@ -1,6 +1,55 @@
 package prelude
 
-import "testing"
+import (
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+)
+
+// The first collection of garbage ends the room of the start.
+func TestTheStartHasRoom(t *testing.T) {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		t.Skip("the environment configures garbage collection")
+	}
+	begin()
+	if limit := debug.SetMemoryLimit(-1); limit != roomAtStart {
+		t.Fatalf("the memory limit is %d", limit)
+	}
+	LimitMemory(1 << 30)
+	runtime.GC()
+	for end := time.Now().Add(time.Minute); debug.SetMemoryLimit(-1) != 1<<30; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("a collection of garbage did not end the start")
+		}
+	}
+	if percent := debug.SetGCPercent(CollectAt); percent != CollectAt {
+		t.Errorf("garbage is collected at a growth of %d percent", percent)
+	}
+	if limit := TakeMemoryLimit(); limit != 1<<30 {
+		t.Errorf("the limit is %d", limit)
+	}
+}
+
+// What another part of the program configures during the start stays.
+func TestTheEndOfTheStartKeepsChoices(t *testing.T) {
+	percent, limit := debug.SetGCPercent(60), debug.SetMemoryLimit(roomAtStart)
+	defer func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	}()
+	start.room, start.limit = true, math.MaxInt64
+	if limit := TakeMemoryLimit(); limit != math.MaxInt64 {
+		t.Errorf("without the room of the start, the limit is %d", limit)
+	}
+	debug.SetMemoryLimit(1 << 31)
+	endStart()
+	if limit, percent := TakeMemoryLimit(), debug.SetGCPercent(60); limit != 1<<31 || percent != 60 {
+		t.Errorf("a limit of %d, and collections at %d percent", limit, percent)
+	}
+}
 
 func TestTextsOfKubectlAreTranslatedWhereTheyMayBeShown(t *testing.T) {
 	for _, c := range []struct {

@@ -2,8 +2,8 @@ package command
 
 import (
 	"os"
-	"runtime/debug"
 
+	"github.com/gatehouse-dev/gatehouse/internal/kit/prelude"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
 )
 
@@ -12,6 +12,6 @@ import (
 // not write to the process's standard output, since the process then runs other code too.
 func BoundMemory(streams Streams, bytes int64) {
 	if terminal.Exact(streams.Out) == os.Stdout && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(bytes)
+		prelude.LimitMemory(bytes)
 	}
 }

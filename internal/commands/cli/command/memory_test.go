@@ -6,11 +6,12 @@ import (
 	"runtime/debug"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/kit/prelude"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/terminal"
 )
 
 func TestMemoryIsBoundedInTheOwnProcess(t *testing.T) {
-	before := debug.SetMemoryLimit(-1)
+	before := prelude.TakeMemoryLimit()
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 	const bound = 1 << 40
 	for _, tc := range []struct {

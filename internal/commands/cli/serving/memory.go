@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/gatehouse-dev/gatehouse/internal/kit/prelude"
 )
 
 const (
@@ -57,7 +59,7 @@ func (m memory) limit(room int64) int64 { return liveTimes*int64(m.live) + room 
 // the live heap, with room bytes for garbage, and a server that becomes quiet returns the rest. The limit never
 // exceeds GOMEMLIMIT or the limit of the container.
 func keepMemory(ctx context.Context, room int64) {
-	most := debug.SetMemoryLimit(-1)
+	most := prelude.TakeMemoryLimit()
 	if container := containerMemory(); container > 0 {
 		most = min(most, int64(float64(container)*containerShare))
 	}

@@ -12,7 +12,8 @@ import (
 
 // S22.25: the index lists the served paths, for users with permission to read it.
 func TestTheIndexListsThePaths(t *testing.T) {
-	s := harness.Start(t)
+	t.Parallel()
+	s := harness.Sole(t, impatient...)
 	admin := s.HTTP(t, nil)
 	list := func(path string) []string {
 		t.Helper()

@@ -134,11 +134,14 @@ func TestInitializersSurvive(t *testing.T) {
 	}
 }
 
+// impatient are the flags of a server that waits briefly for initializers.
+var impatient = []string{"--initializer-timeout", "3s"}
+
 // After the initialization of an object, its initializers field has no field manager.
 func TestNobodyOwnsInitializersInTheEnd(t *testing.T) {
 	t.Parallel()
 	// A separate server: other tests register initializers of these names with failure policy Fail.
-	s := harness.Start(t)
+	s := harness.Sole(t, impatient...)
 	path := "/apis/apps/v1/namespaces/" + s.Namespace(t) + "/deployments"
 	for _, c := range []struct {
 		name  string
@@ -172,7 +175,6 @@ func TestNobodyOwnsInitializersInTheEnd(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			h := s.HTTP(t, nil)
 			name := strings.ToLower(strings.NewReplacer(" ", "-", ",", "", ".", "-").Replace(c.name))
 			c.write(t, h, name)

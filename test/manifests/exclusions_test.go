@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // exclusionConfig returns an AdmissionConfiguration with exclusion rules.
@@ -284,6 +285,7 @@ func auditedExclusions(file string) error {
 // TestTheExamplesOfExclusionsWork follows docs/exclusions.md, and uses the example of manifest files in
 // docs/policies.md.
 func TestTheExamplesOfExclusionsWork(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	page, err := os.ReadFile("../../docs/exclusions.md")

@@ -321,7 +321,7 @@ func TestHostileFolders(t *testing.T) {
 				h.clog()
 			}
 			for _, name := range safe {
-				for _, line := range speed.Some(t, 2, lines[name]) {
+				for _, line := range speed.Some(t, 1, lines[name]) {
 					said := h.run(t, line...)
 					command := strings.ReplaceAll(strings.Join(line, " "), server.Kubeconfig, "KUBECONFIG")
 					started, err := os.ReadFile(h.started)

@@ -128,6 +128,7 @@ func manifest(extra string) string { return fmt.Sprintf(registration, extra, "")
 
 // The guide creates a rejecting webhook with three commands, which work as described.
 func TestThreeCommands(t *testing.T) {
+	speed.Long(t)
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "writing-webhooks.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +193,7 @@ func TestCommonMistakes(t *testing.T) {
 	if _, err := os.Stat("/proc/net/tcp"); err == nil {
 		wants["other port"] = `The program does not listen on port \d+ yet\. It listens on port ` + port + `: if that is for the webhook, say so with --webhook-port\.`
 	}
-	for _, how := range speed.Some(t, 2, slices.Sorted(maps.Keys(wants))) {
+	for _, how := range speed.Some(t, 1, slices.Sorted(maps.Keys(wants))) {
 		want := wants[how]
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
@@ -208,6 +209,7 @@ func TestCommonMistakes(t *testing.T) {
 // and certificate issuers. Objects that the program validates are applied when the program listens, objects
 // that need nodes are left out, and text in objects is escaped on the terminal.
 func TestWhatWorksInAClusterIsPlayed(t *testing.T) {
+	t.Parallel()
 	const objects = `
 apiVersion: v1
 kind: Service
@@ -315,6 +317,7 @@ metadata: {name: any, namespace: hooks}
 // S33.7: changed manifests are applied again. Objects removed from the manifests are deleted if the session
 // applied them; namespaces and other users' objects stay, and everything stays while a file is invalid.
 func TestChangedManifestsAreAppliedAgain(t *testing.T) {
+	t.Parallel()
 	const objects = "apiVersion: v1\nkind: Namespace\nmetadata: {name: hooks}\n---\n" +
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: first, namespace: hooks}\ndata: {a: %q}\n"
 	const more = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: second}\n"
@@ -388,6 +391,7 @@ func TestChangedManifestsAreAppliedAgain(t *testing.T) {
 
 // S33.4: with -o jsonl, standard output contains only the traces of admitted and rejected requests.
 func TestTracesForPrograms(t *testing.T) {
+	t.Parallel()
 	s := start(t, t.TempDir(), manifest(""), []string{behaviour + "=right"},
 		"-f", "-", "-o", "jsonl", "--webhook-port", harness.FreePort(t), "--watch", "*.nothing", "--", os.Args[0])
 	client := s.ready()
@@ -409,6 +413,7 @@ const kills = "GATEHOUSE_TEST_KILLS"
 
 // S33.8: a session killed at any moment leaves no process, no port and no file behind.
 func TestKillsLeaveNothing(t *testing.T) {
+	speed.Long(t)
 	if _, err := os.Stat("/proc/self/cmdline"); err != nil {
 		t.Skip("this machine does not say which processes there are")
 	}
@@ -527,6 +532,7 @@ func ownPod(t *testing.T, client *kubernetes.Clientset) *corev1.Pod {
 // With fake nodes, a Deployment of the project gets pods, which become ready. The controllers neither double nor collect
 // the pod of the program (S33.14).
 func TestWorkloadsRunOnFakeNodes(t *testing.T) {
+	t.Parallel()
 	const objects = `
 apiVersion: v1
 kind: Service

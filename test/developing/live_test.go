@@ -187,6 +187,7 @@ func (c *cluster) asBefore(ctx context.Context) error {
 // S25.20: with a cluster, only the user's own requests go to the program; concurrent changes by other users
 // stay.
 func TestOwnRequestsOfACluster(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	s := c.live(t, "alice")
 	s.says(`gatehouse is ready: the requests of the user alice to https://\S+ go to the program`)
@@ -288,9 +289,9 @@ func TestOwnRequestsOfACluster(t *testing.T) {
 	}
 }
 
-// S25.20: with --namespace, the requests of all users in these namespaces go to the program.
-func TestRequestsInANamespaceOfACluster(t *testing.T) {
-	c := startCluster(t)
+// requestsInANamespace verifies that with --namespace, the requests of all users in these namespaces go to the program.
+func requestsInANamespace(t *testing.T, c *cluster) {
+	t.Helper()
 	s := c.live(t, "alice", "--namespace", "default,other")
 	s.says(`gatehouse is ready: the requests of the namespace default,other`)
 	if err := c.creates(t, "bob", "one", "forbidden"); err == nil {
@@ -308,6 +309,7 @@ func TestRequestsInANamespaceOfACluster(t *testing.T) {
 // S25.20: a session killed at any moment leaves the cluster unchanged. If its guard is killed, too, the
 // session becomes inactive after its term, and the next session removes its leftovers.
 func TestKillsLeaveTheClusterAsItWas(t *testing.T) {
+	speed.Long(t)
 	c := startCluster(t)
 	times := speed.Of(1, 6)
 	if n, err := strconv.Atoi(os.Getenv(kills)); err == nil {
@@ -368,16 +370,19 @@ func TestKillsLeaveTheClusterAsItWas(t *testing.T) {
 	s.end()
 }
 
-// S25.20: an impossible session with a cluster causes a one-sentence error before anything is written.
+// S25.20: what a live session needs, and its scope. An impossible session with a cluster causes a one-sentence error before anything is written.
 func TestWhatKeepsALiveSessionFromStarting(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
+	t.Run("requests in a namespace", func(t *testing.T) { requestsInANamespace(t, c) })
+	t.Run("the printed ClusterRole", func(t *testing.T) { rightsOfALiveSession(t, c) })
 	c.bind(t, "some", "carol")
 	if _, err := c.admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"list", "get", "create", "delete"}},
 	}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, tc := range speed.Some(t, 3, []struct {
+	for _, tc := range speed.Some(t, 2, []struct {
 		name, user string
 		args       []string
 		want       string
@@ -411,9 +416,9 @@ func TestWhatKeepsALiveSessionFromStarting(t *testing.T) {
 	})
 }
 
-// The printed ClusterRole is sufficient.
-func TestRightsOfALiveSession(t *testing.T) {
-	c := startCluster(t)
+// rightsOfALiveSession verifies that the printed ClusterRole is sufficient.
+func rightsOfALiveSession(t *testing.T, c *cluster) {
+	t.Helper()
 	role := harness.Run(t, "dev", "--live", "--rbac")
 	file := filepath.Join(t.TempDir(), "role.yaml")
 	write(t, file, role.Out)

@@ -445,11 +445,6 @@ func describesItsIssuer(t *testing.T, s *harness.Server, jwks string) {
 func TestTheIssuerIsDescribed(t *testing.T) {
 	t.Parallel()
 	describesItsIssuer(t, harness.Shared(t), "")
-	t.Run("an issuer that is no URL", func(t *testing.T) {
-		speed.Long(t)
-		s := harness.Start(t, "--service-account-issuer", "gatehouse")
-		want(t, "code", s.HTTP(t, nil).Do("GET", "/.well-known/openid-configuration", "").Code, http.StatusNotFound)
-	})
 }
 
 func keysElsewhere(*testing.T) ([]string, func(*testing.T, *harness.Server)) {

@@ -144,7 +144,7 @@ func TestTooManyRequests(t *testing.T) {
 	})
 	defer answered()
 	// Requests of controllers count, too.
-	s := harness.Start(t, "--max-mutating-requests-inflight", fmt.Sprint(most), "--max-requests-inflight", fmt.Sprint(most), "--controllers", "namespace-controller",
+	s := harness.Start(t, "--service-account-issuer", "gatehouse", "--max-mutating-requests-inflight", fmt.Sprint(most), "--max-requests-inflight", fmt.Sprint(most), "--controllers", "namespace-controller",
 		"--token-auth-file", tokens, "--authorization-mode", "Webhook,AlwaysAllow", "--authorization-webhook-config-file", askedThrough(t, authority), "--authorization-webhook-version", "v1")
 	admin, alice := s.HTTP(t, nil), s.HTTP(t, s.WithToken("alice-token"))
 	const path = "/api/v1/namespaces/default/configmaps"
@@ -189,6 +189,7 @@ func TestTooManyRequests(t *testing.T) {
 		want(t, "code of a slow review", (<-answers).Code, http.StatusCreated)
 	}
 	alice.Must(http.StatusCreated, "POST", path, configMapNamed("afterwards"))
+	want(t, "code of the description of an issuer that is no URL", admin.Do("GET", "/.well-known/openid-configuration", "").Code, http.StatusNotFound)
 }
 
 func configMapNamed(name string) string {

@@ -77,7 +77,7 @@ func TestCommandsOfPagesRun(t *testing.T) {
 	pages = append([]string{"../../docs/policies.md", "../../README.md"}, pages...)
 	done, skipped := map[string]bool{}, maps.Clone(commandsRunElsewhere)
 	// The test reads all pages and runs the commands of some.
-	run := append([]string{pages[0]}, speed.Some(t, 2, pages[1:])...)
+	run := append([]string{pages[0]}, speed.Some(t, 1, pages[1:])...)
 	t.Logf("%q", run)
 	for _, page := range pages {
 		text, err := os.ReadFile(page)

@@ -15,7 +15,7 @@ import (
 func TestTheExamplesOfPoliciesWork(t *testing.T) {
 	t.Parallel()
 	const dir = "../../examples/policies/"
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	kubectl := s.Kubectl(t, "shop")
 	if out := kubectl.Must("apply", "-f", dir+"shop.yaml", "-f", dir+"replicas.yaml", "-f", dir+"owner.yaml"); strings.Contains(out, "Warning") {
 		t.Errorf("the examples are applied with a warning:\n%s", out)

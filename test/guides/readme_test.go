@@ -17,7 +17,7 @@ func TestTheQuickStart(t *testing.T) {
 	if err := os.Symlink(harness.Binary(t), filepath.Join(d.dir, "gatehouse")); err != nil {
 		t.Fatal(err)
 	}
-	s := harness.Start(t)
+	s := harness.Sole(t)
 	d.env = []string{"HOME=" + t.TempDir(), "KUBECONFIG=" + s.Kubeconfig, "PATH=" + d.dir + string(os.PathListSeparator) + os.Getenv("PATH")}
 	lines := strings.Split(d.block("gatehouse serve"), "\n")
 	if len(lines) != 5 || lines[0] != "gatehouse serve > server.log &" {

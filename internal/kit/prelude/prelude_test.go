@@ -2,7 +2,6 @@ package prelude
 
 import (
 	"math"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -11,9 +10,8 @@ import (
 
 // The first collection of garbage ends the room of the start.
 func TestTheStartHasRoom(t *testing.T) {
-	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
-		t.Skip("the environment configures garbage collection")
-	}
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
 	begin()
 	if limit := debug.SetMemoryLimit(-1); limit != roomAtStart {
 		t.Fatalf("the memory limit is %d", limit)

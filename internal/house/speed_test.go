@@ -132,7 +132,7 @@ func callsIn(t *testing.T, file string) (list []called) {
 // mostServers limits the programs of tests that link the server. mostKubernetes limits the programs that link more than
 // typePackages packages of Kubernetes, the number of the types and the validation of the built-in kinds. Linking takes a
 // good part of the time of all tests: a test that needs a server starts the program, with package test/harness.
-const mostServers, mostKubernetes, typePackages = 12, 32, 130
+const mostServers, mostKubernetes, typePackages = 10, 18, 130
 
 func TestFewTestProgramsLinkTheServer(t *testing.T) {
 	t.Chdir(root)

@@ -63,7 +63,7 @@ func collectGarbage(t *testing.T, main *harness.Server, s *sample) {
 			var got struct {
 				Metadata struct{ OwnerReferences []owner }
 			}
-			if err := json.Unmarshal([]byte(kubectl.Must("get", "configmap", name, "-o", "json")), &got); err != nil {
+			if err := json.Unmarshal(admin.Get(configMaps+"/"+name).Raw, &got); err != nil {
 				return err
 			}
 			if refs := got.Metadata.OwnerReferences; len(refs) != 1 || refs[0] != first {
@@ -85,16 +85,16 @@ func collectGarbage(t *testing.T, main *harness.Server, s *sample) {
 	// The server is down.
 	s.stop(t)
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
-		kubectl.Must("annotate", "--overwrite", "apiservice", version+".wardle.example.com", "garbage=down")
-		available(t, kubectl, version+".wardle.example.com", "False")
+		touch(admin, version, "down")
+		available(t, admin, version+".wardle.example.com", "False")
 	}
 	suspect("kept", lives, missing("000000000002"))
 	uid(configMaps, owned("left", missing("000000000003")))
 	gone(configMaps + "/left")
 	s.launch(t)
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
-		kubectl.Must("annotate", "--overwrite", "apiservice", version+".wardle.example.com", "garbage=up")
-		available(t, kubectl, version+".wardle.example.com", "True")
+		touch(admin, version, "up")
+		available(t, admin, version+".wardle.example.com", "True")
 	}
 	// The collector retries with increasing delays; another change makes it check at once.
 	suspect("kept", lives, missing("000000000007"))
@@ -113,7 +113,7 @@ func collectGarbage(t *testing.T, main *harness.Server, s *sample) {
 	s.launch(t)
 	s.register(t, kubectl)
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
-		available(t, kubectl, version+".wardle.example.com", "True")
+		available(t, admin, version+".wardle.example.com", "True")
 	}
 	suspect("kept", lives, missing("000000000008"))
 	cleared("kept", lives)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // misdeed is the behaviour of a hostile server for some kinds of requests that the main server sends by
@@ -225,12 +226,13 @@ func resident(t *testing.T, s *harness.Server, line string) int {
 // S22.23: seventeen hostile servers behind one process at the same time cost it a bounded amount of memory,
 // each is reported, and all other requests work.
 func TestHostileServersHurtNobody(t *testing.T) {
+	speed.Long(t)
 	main := harness.Start(t, "--controllers", "*")
 	kubectl, admin := main.Kubectl(t, "fakes"), main.HTTP(t, nil)
 	kubectl.Must("create", "namespace", "fakes")
 	good := newFake(t, "good.example.com", emptyList)
 	good.register(t, kubectl)
-	available(t, kubectl, "v1.good.example.com", "True")
+	available(t, admin, "v1.good.example.com", "True")
 	before := resident(t, main, "VmRSS")
 
 	all := misdeeds()

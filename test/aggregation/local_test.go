@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -97,9 +98,9 @@ func TestLocalAPIServices(t *testing.T) {
 		}
 	}
 
-	kubectl.MustWith(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.local.example.com"},"spec":{
+	admin.Must(http.StatusCreated, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"widgets.local.example.com"},"spec":{
 		"group":"local.example.com","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget"},
-		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, "create", "-f", "-")
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)
 	harness.Eventually(t, "S22.4 the custom version is registered", func() error {
 		one, ok := list()["v1.local.example.com"]
 		if !ok || one.Spec.GroupPriorityMinimum != 1000 || one.Spec.VersionPriority != 100 || one.Metadata.Labels["kube-aggregator.kubernetes.io/automanaged"] != "true" {
@@ -107,21 +108,24 @@ func TestLocalAPIServices(t *testing.T) {
 		}
 		return nil
 	})
-	kubectl.Must("patch", "apiservice", "v1.batch", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[{"type":"Available","status":"False","reason":"Test","message":"down"}]}}`)
+	const apiServices = "/apis/apiregistration.k8s.io/v1/apiservices/"
+	admin.Must(http.StatusOK, "PATCH", apiServices+"v1.batch/status", `{"status":{"conditions":[{"type":"Available","status":"False","reason":"Test","message":"down"}]}}`, "Content-Type", "application/merge-patch+json")
 	harness.Eventually(t, "S22.5 a condition that somebody changed is written again", func() error {
 		if c := list()["v1.batch"].Status.Conditions; len(c) != 1 || c[0].Status != "True" || c[0].Reason != "Local" {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil
 	})
-	kubectl.Must("delete", "apiservice", "v1.local.example.com", "v1.apps")
+	for _, name := range []string{"v1.local.example.com", "v1.apps"} {
+		admin.Must(http.StatusOK, "DELETE", apiServices+name, "")
+	}
 	harness.Eventually(t, "S22.4 what was deleted comes back", func() error {
 		if _, ok := list()["v1.local.example.com"]; !ok {
 			return errors.New("there is none")
 		}
 		return nil
 	})
-	kubectl.Must("delete", "crd", "widgets.local.example.com")
+	admin.Must(http.StatusOK, "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.local.example.com", "")
 	harness.Eventually(t, "S22.4 it goes with its definition", func() error {
 		if one, ok := list()["v1.local.example.com"]; ok {
 			return fmt.Errorf("%+v", one)
@@ -143,17 +147,15 @@ func TestLocalAPIServices(t *testing.T) {
 // restored after a deletion, and can be read by users with its role (S22.18).
 func TestAuthenticationIsPublished(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t)
-	kubectl := s.Kubectl(t, "kube-system")
-	const name = "extension-apiserver-authentication"
-	data := func() map[string]string {
-		var cm struct{ Data map[string]string }
-		if err := json.Unmarshal([]byte(kubectl.Must("get", "configmap", name, "-o", "json")), &cm); err != nil {
-			t.Fatal(err)
-		}
-		return cm.Data
+	s := harness.Shared(t)
+	admin, alice := s.HTTP(t, nil), s.HTTP(t, s.WithToken("alice-token"))
+	const configMaps = "/api/v1/namespaces/kube-system/configmaps"
+	const published = configMaps + "/extension-apiserver-authentication"
+	var cm struct{ Data map[string]string }
+	if err := json.Unmarshal(admin.Get(published).Raw, &cm); err != nil {
+		t.Fatal(err)
 	}
-	got := data()
+	got := cm.Data
 	for key, want := range map[string]string{
 		"client-ca-file": "-----BEGIN CERTIFICATE-----", "requestheader-client-ca-file": "-----BEGIN CERTIFICATE-----",
 		"requestheader-allowed-names": `["front-proxy-client"]`, "requestheader-username-headers": `["X-Remote-User"]`,
@@ -163,21 +165,20 @@ func TestAuthenticationIsPublished(t *testing.T) {
 			t.Errorf("%s: %q", key, got[key])
 		}
 	}
-	kubectl.Must("delete", "configmap", name)
+	admin.Must(http.StatusOK, "DELETE", published, "")
 	harness.Eventually(t, "the ConfigMap comes back", func() error {
-		if r := kubectl.Run("", "get", "configmap", name); r.Code != 0 {
-			return errors.New(r.Err)
+		if r := admin.Do("GET", published, ""); r.Code != http.StatusOK {
+			return fmt.Errorf("%d %s", r.Code, r.Raw)
 		}
 		return nil
 	})
-	kubectl.Must("create", "rolebinding", "reader", "--role=extension-apiserver-authentication-reader", "--user=alice")
+	admin.Must(http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings", `{"metadata":{"name":"reader"},
+		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"extension-apiserver-authentication-reader"},"subjects":[{"kind":"User","name":"alice"}]}`)
 	harness.Eventually(t, "alice may read it", func() error {
-		if r := kubectl.Run("", "get", "configmap", name, "--as", "alice"); r.Code != 0 {
-			return errors.New(r.Err)
+		if r := alice.Do("GET", published, ""); r.Code != http.StatusOK {
+			return fmt.Errorf("%d %s", r.Code, r.Raw)
 		}
 		return nil
 	})
-	if r := kubectl.Run("", "get", "configmaps", "--as", "alice"); r.Code == 0 {
-		t.Error("alice may list all ConfigMaps")
-	}
+	alice.Must(http.StatusForbidden, "GET", configMaps, "")
 }

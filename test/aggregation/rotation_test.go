@@ -73,7 +73,7 @@ func TestServersShareTheFrontProxyAuthority(t *testing.T) {
 	s, kubectl := newSample(t, one, port), one.Kubectl(t, "wardle")
 	s.register(t, kubectl)
 	s.start(t)
-	available(t, kubectl, "v1alpha1.wardle.example.com", "True")
+	available(t, admin, "v1alpha1.wardle.example.com", "True")
 	for i, h := range []*harness.HTTP{admin, other} {
 		name := fmt.Sprintf("through-%d", i)
 		harness.Eventually(t, "the server knows the APIService", func() error {
@@ -120,7 +120,7 @@ func TestRotateTheFrontProxyCertificate(t *testing.T) {
 	s := newSample(t, main, port)
 	s.register(t, kubectl)
 	s.start(t)
-	available(t, kubectl, "v1alpha1.wardle.example.com", "True")
+	available(t, admin, "v1alpha1.wardle.example.com", "True")
 
 	// direct sends a request directly to the aggregated server, as a front proxy with the given certificate.
 	direct := func(cert, key []byte) error {

@@ -236,11 +236,18 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		hooks.Hook("/team", harness.Patch(`[{"op":"add","path":"/metadata/labels/team","value":"web"}]`)), harness.Rules(harness.Rule("CREATE", "apps/v1/deployments"))))
 	harness.RegisterAs(t, s, "v1", "ValidatingWebhookConfiguration", "quality", harness.Webhook("probes", "default", hooks.Hook("/probes", harness.Allow), harness.Rules(harness.Rule("CREATE", "apps/v1/deployments"))))
 
+	// made creates a ConfigMap, and ignores a rejection.
+	made := func(namespace, name, more string) {
+		t.Helper()
+		if r := s.HTTP(t, nil).Do("POST", "/api/v1/namespaces/"+namespace+"/configmaps", `{"metadata":{"name":"`+name+`"`+more+`}`); r.Code == http.StatusBadRequest {
+			t.Fatalf("%s: %s", name, r.Raw)
+		}
+	}
 	b.login(s, "bob-token")
 	b.until(says("live"))
 	b.until(focused)
-	kubectl.Must("create", "configmap", "as-it-comes")
-	t.Logf("a create was on the page %s after kubectl ended", b.until(says("configmaps as-it-comes")).Round(time.Millisecond))
+	made("default", "as-it-comes", "}")
+	t.Logf("a create was on the page %s after its answer", b.until(says("configmaps as-it-comes")).Round(time.Millisecond))
 
 	// A rejected request, and the policy that rejected it.
 	kubectl.Run("", "create", "deployment", "web", "--image=nginx", "--replicas=9")
@@ -254,13 +261,13 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.do(chromedp.Click("a.culprit", chromedp.ByQuery), chromedp.WaitVisible("details.entry.wanted", chromedp.ByQuery))
 	b.until(`document.querySelector("details.wanted").dataset.entry === "ValidatingAdmissionPolicy/replicas"`)
 	b.until(says("1 evaluation, 1 violated since the server started"))
-	kubectl.Run(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"hostile"},"data":{"text":"`+strings.ReplaceAll(hostile, `"`, `\"`)+`"}}`, "create", "-f", "-")
+	made("default", "hostile", `},"data":{"text":"`+strings.ReplaceAll(hostile, `"`, `\"`)+`"}`)
 	b.visit("#/traces?name=hostile")
 	b.do(chromedp.Click(`//tr[contains(., "Denied")]//a[contains(., "configmaps hostile")]`, chromedp.BySearch), chromedp.WaitVisible(".waterfall", chromedp.ByQuery))
 	b.until(says(hostile))
 	b.until(`document.querySelector(".values").innerText.includes("<img src=x")`)
 	b.until(`document.querySelectorAll("main img, main script").length === 0`)
-	kubectl.Run(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"judged","labels":{"judged":"yes"}}}`, "create", "-f", "-")
+	made("default", "judged", `,"labels":{"judged":"yes"}}`)
 	b.visit("#/traces?outcome=Failed")
 	b.do(chromedp.Click(`//a[contains(., "configmaps judged")]`, chromedp.BySearch), chromedp.Click("a.culprit", chromedp.ByQuery))
 	b.until(`document.querySelector("details.wanted")?.dataset.entry === "ValidatingWebhookConfiguration/images"`)
@@ -280,7 +287,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.until(says("The request would be rejected"))
 
 	// What if: evaluate an unregistered policy, with its costs and type errors.
-	kubectl.Must("create", "configmap", "web", "--from-literal=a=b")
+	made("default", "web", `},"data":{"a":"b"}`)
 	b.do(chromedp.Click("details.fold > summary", chromedp.ByQuery), chromedp.SetValue("#pick-kind", "ConfigMap", chromedp.ByQuery), chromedp.Focus("#pick-name", chromedp.ByQuery))
 	b.until(`[...document.querySelectorAll("#pick-names option")].some((o) => o.value === "web")`)
 	b.do(chromedp.SetValue("#pick-name", "web", chromedp.ByQuery), chromedp.Click("#get", chromedp.ByQuery))
@@ -291,8 +298,8 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.until(says("costs at most"))
 	b.until(`[...document.querySelectorAll("tr")].some((r) => r.innerText.includes("what if") && r.innerText.includes("no-letters"))`)
 	b.shot("explain")
-	if out := kubectl.Must("get", "validatingadmissionpolicies", "-o", "name"); strings.Contains(out, "no-letters") {
-		t.Errorf("what was tried is registered: %s", out)
+	if r := s.HTTP(t, nil).Do("GET", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/no-letters", ""); r.Code != http.StatusNotFound {
+		t.Errorf("what was tried is registered: %s", r.Raw)
 	}
 	b.do(chromedp.SetValue("#policy", strings.ReplaceAll(tried, "no letter a", hostile), chromedp.ByQuery), chromedp.Click("#run", chromedp.ByQuery))
 	b.until(says(hostile))
@@ -350,7 +357,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.until(says("live"))
 	b.do(chromedp.Evaluate(`performance.clearResourceTimings(); dispatchEvent(new PageTransitionEvent("pagehide", { persisted: true }))`, nil))
 	b.until(`performance.getEntriesByType("resource").some((r) => r.name.includes("watch=1"))`)
-	kubectl.Must("create", "configmap", "while-the-page-was-left")
+	made("default", "while-the-page-was-left", "}")
 	b.do(chromedp.Evaluate(`dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true }))`, nil))
 	b.until(says("configmaps while-the-page-was-left"))
 	b.until(says("live"))
@@ -363,7 +370,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.until(`location.hash === "#/traces?namespace=default"`)
 	b.until(says("live"))
 	b.tabTo(`document.activeElement.matches("tr a") && document.activeElement.innerText.includes("deployments.apps web")`)
-	kubectl.Must("create", "configmap", "while-a-row-has-the-focus")
+	made("default", "while-a-row-has-the-focus", "}")
 	b.until(says("configmaps while-a-row-has-the-focus"))
 	b.until(`document.activeElement.innerText.includes("deployments.apps web")`)
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(".waterfall", chromedp.ByQuery))
@@ -371,16 +378,21 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("details.entry.wanted", chromedp.ByQuery))
 
 	// dave may read some resources, and sees exactly the data that the API returns to dave.
-	for verbs, rest := range map[string][]string{
-		"list":   {"validatingwebhookconfigurations.admissionregistration.k8s.io"},
-		"create": {"admissionexplanations.gatehouse.dev"},
-	} {
-		kubectl.Must("create", "clusterrole", "may-"+verbs, "--verb="+verbs, "--resource="+rest[0])
-		kubectl.Must("create", "clusterrolebinding", "may-"+verbs, "--clusterrole=may-"+verbs, "--user=dave")
+	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "dave"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"validatingwebhookconfigurations"}, Verbs: []string{"list"}},
+		{APIGroups: []string{"gatehouse.dev"}, Resources: []string{"admissionexplanations"}, Verbs: []string{"create"}},
+	}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "dave"}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "dave"},
+		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: "dave"}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 	harness.Permit(t, s, "default", "dave", `{"apiGroups":["apps"],"resources":["deployments"],"verbs":["get"]}`)
 	harness.Permit(t, s, "shop", "dave", `{"apiGroups":["gatehouse.dev"],"resources":["admissiontraces"],"verbs":["get","list","watch"]}`)
-	s.Kubectl(t, "shop").Must("create", "configmap", "of-the-shop")
+	made("shop", "of-the-shop", "}")
 	b.login(s, "dave-token")
 	b.comparable(t, s, "dave-token", "ValidatingWebhookConfiguration/images")
 	b.comparableViews(t, s.HTTP(t, s.WithToken("dave-token")))

@@ -12,11 +12,13 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // The page of a replay shows the requests that a policy would have rejected, by day and by policy, in groups
 // that open. Its screenshot is in docs/rollout.md.
 func TestAReplayInABrowser(t *testing.T) {
+	speed.Long(t)
 	b := open(t)
 	dir := t.TempDir()
 	var lines []byte

@@ -9,12 +9,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // SIGTERM ends etcd at any time, including during its start.
 func TestEtcdEndsBySIGTERMWhileItStarts(t *testing.T) {
 	etcd := filepath.Join(assets(t), "etcd")
-	for i := range 16 {
+	const moments = 16
+	for _, i := range speed.Pick(t, speed.Of(3, moments), moments) {
 		var urls []string
 		for range 2 {
 			l, err := net.Listen("tcp", "127.0.0.1:0")

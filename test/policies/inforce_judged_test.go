@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // A request that begins after the response to a write is evaluated with the written object, for every kind of
@@ -15,7 +16,7 @@ import (
 func TestWhatAVerdictReadsIsInForceForWhoeverWroteIt(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--enable-admission-plugins", "PodNodeSelector")
-	h := s.HTTP(t, nil)
+	h, rounds := s.HTTP(t, nil), speed.Of(10, 30)
 	h.Must(http.StatusCreated, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", toJSON(`
 {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: limits.example.com},
  spec: {group: example.com, scope: Cluster, names: {plural: limits, singular: limit, kind: Limit, listKind: LimitList},
@@ -125,7 +126,6 @@ func TestWhatAVerdictReadsIsInForceForWhoeverWroteIt(t *testing.T) {
 				by = s.HTTP(t, s.As(c.caller))
 			}
 			late := 0
-			const rounds = 30
 			for i := range rounds {
 				allowed := i%2 == 0
 				c.write(ns, allowed)
@@ -153,7 +153,7 @@ func applyPolicy(t *testing.T, s *harness.Server, ns, paramKind, paramRef, expre
 	if paramKind != "" {
 		spec, ref = "\n  paramKind: "+paramKind, "\n  paramRef: "+paramRef
 	}
-	s.Kubectl(t, ns).MustWith(strings.NewReplacer("NS", ns, "PARAMKIND", spec, "PARAMREF", ref, "EXPRESSION", expression).Replace(`
+	policy, binding, _ := strings.Cut(strings.NewReplacer("NS", ns, "PARAMKIND", spec, "PARAMREF", ref, "EXPRESSION", expression).Replace(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: NS.example.com}
@@ -171,7 +171,10 @@ spec:
   policyName: NS.example.com
   validationActions: [Deny]PARAMREF
   matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}}
-`), "apply", "-f", "-")
+`), "---")
+	h := s.HTTP(t, nil)
+	h.Must(http.StatusCreated, "POST", validatingPolicies, harness.AsJSON(harness.Parsed(t, policy)))
+	h.Must(http.StatusCreated, "POST", validatingBindings, harness.AsJSON(harness.Parsed(t, binding)))
 }
 
 // A policy whose paramKind does not exist fails at once with the reason, and delays no other request. Objects
@@ -218,6 +221,7 @@ func TestParamsOfAKindThatCannotBeWatched(t *testing.T) {
 // A policy whose expression produces gigabytes within its cost limit rejects its requests at once, and the
 // server keeps running. S16.23.
 func TestAnExpressionThatMakesGigabytes(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	s := harness.Sole(t)
 	h := s.HTTP(t, nil)

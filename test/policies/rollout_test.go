@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // The commands of docs/rollout.md: a policy that warns, then is enforced in some namespaces, then everywhere.
@@ -23,9 +24,9 @@ func TestARolloutAsPeopleDoIt(t *testing.T) {
 	}
 	kubectl := s.Kubectl(t, "default")
 	kubectl.MustWith(string(policy), "apply", "-f", "-")
+	h := s.HTTP(t, nil)
 	for _, ns := range []string{"dev", "prod"} {
-		kubectl.Must("create", "namespace", ns)
-		kubectl.Must("label", "namespace", ns, "stage="+ns)
+		h.Must(http.StatusCreated, "POST", "/api/v1/namespaces", `{"metadata":{"name":"`+ns+`","labels":{"stage":"`+ns+`"}}}`)
 	}
 	gatehouse := func(args ...string) string {
 		t.Helper()
@@ -35,7 +36,6 @@ func TestARolloutAsPeopleDoIt(t *testing.T) {
 		}
 		return r.Out
 	}
-	h := s.HTTP(t, nil)
 	create := func(ns, name string) *harness.Response {
 		return h.Do("POST", "/api/v1/namespaces/"+ns+"/configmaps", `{"metadata":{"name":"`+name+`"}}`)
 	}
@@ -107,7 +107,7 @@ func TestARolloutAsPeopleDoIt(t *testing.T) {
 	gatehouse("rollout", "set", object, "Deny")
 	rejected("hard", "dev", "prod")
 
-	for _, bad := range []struct {
+	for _, bad := range speed.Some(t, 2, []struct {
 		args []string
 		want string
 	}{
@@ -118,7 +118,7 @@ func TestARolloutAsPeopleDoIt(t *testing.T) {
 		{[]string{"set", object, "Warn", "--webhook", "a.b.c"}, "must be one mode: this kind has no webhooks to name"},
 		{[]string{"set", "pod/x", "Warn"}, `"pod" has no enforcement mode`},
 		{[]string{"status", "validating/none"}, `"none" not found`},
-	} {
+	}) {
 		r := harness.Run(t, append(append([]string{"rollout"}, bad.args...), "--kubeconfig", s.Kubeconfig)...)
 		if r.Code == 0 || !strings.Contains(r.Err, bad.want) {
 			t.Errorf("rollout %v: %d %s, want %s", bad.args, r.Code, r.Err, bad.want)

@@ -127,7 +127,7 @@ func checkCost(t testing.TB, p *Patch, object string) {
 // Applying a patch is linear in the lengths of the patch and the object: four times the size needs about four times the
 // memory, and no shape needs much more per byte than others (S27.11).
 func TestPatchesAreLinear(t *testing.T) {
-	for _, s := range shapes {
+	for _, s := range speed.Some(t, 4, shapes) {
 		for _, strict := range speed.Some(t, 1, []bool{false, true}) {
 			t.Run(fmt.Sprintf("%s, strict %t", s.name, strict), func(t *testing.T) {
 				of := func(n int) (*Patch, string) {

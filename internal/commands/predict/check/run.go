@@ -154,7 +154,7 @@ func (r *run) plan() {
 			r.groups[text(o.Content, "spec", "group")] = true
 		}
 		t := &task{object: o, sent: r.toSend(o.Content)}
-		t.later = r.stage.TakeLater(t.sent.Object, t.sent.GroupVersionKind())
+		t.later = rejection.TakeLater(r.stage.Fields, t.sent.Object, t.sent.GroupVersionKind())
 		t.phase = order.PhaseOf(t.sent, paramKinds)
 		r.seesManagers = r.seesManagers || seesManagers(t.sent)
 		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")

@@ -14,12 +14,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 )
 
-// TakeLater removes from an object the fields that do not exist in the release that the Stage emulates, and returns
-// their paths (S26.12).
-func (o *Options) TakeLater(content map[string]any, kind schema.GroupVersionKind) (later []string) {
-	return rejection.TakeLater(o.Fields, content, kind)
-}
-
 // releaseBody returns the body of a question without the fields that do not exist in the release. rejects returns the
 // rejection by the release's strict decoder; it is nil if there is none.
 func (s *Stage) releaseBody(q *Question) (body []byte, rejects func(*Answer) *Answer) {
@@ -31,7 +25,7 @@ func (s *Stage) releaseBody(q *Question) (body []byte, rejects func(*Answer) *An
 	version, _ := content["apiVersion"].(string)
 	name, _ := content["kind"].(string)
 	kind := schema.FromAPIVersionAndKind(version, name)
-	later := s.TakeLater(content, kind)
+	later := rejection.TakeLater(s.Fields, content, kind)
 	body, err := json.Marshal(content)
 	switch {
 	case err != nil:

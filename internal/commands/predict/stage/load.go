@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/order"
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/rejection"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
@@ -123,7 +124,7 @@ func (s *Stage) load(ctx context.Context, validation string, l *loading) error {
 		// The schema of a custom resource decides about nulls.
 		PruneNulls(object.Object["metadata"])
 	}
-	if later := s.TakeLater(object.Object, u.GroupVersionKind()); len(later) > 0 && validation == metav1.FieldValidationStrict {
+	if later := rejection.TakeLater(s.Fields, object.Object, u.GroupVersionKind()); len(later) > 0 && validation == metav1.FieldValidationStrict {
 		status := offline.StrictError(u.GroupVersionKind(), "", later).Status()
 		l.refused = &status
 		return nil

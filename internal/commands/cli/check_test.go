@@ -32,37 +32,49 @@ var measured = regexp.MustCompile(`("(?:(?:start|check|world|test)S|s|millis)eco
 
 // Each case has files, command lines and their output. The first file has the commands and, after them, standard
 // input. The last file has the output and the exit codes. $DIR is the directory of the files. The formats are tested
-// in package report, so the ordinary run tries one of them.
+// in package report and the decisions in package predict/check, so the ordinary run tries some of the cases.
 func TestCheckScenarios(t *testing.T) {
+	const dir = "testdata/check"
 	formats := []string{"github", "gitlab", "junit", "sarif"}
-	chosen := speed.Pick(t, speed.Of(1, len(formats)), len(formats))
-	scenarios(t, "testdata/check", leftOut(formats, chosen)...)
+	others := cases(t, dir, formats...)
+	scenarios(t, dir, append(speed.Some(t, few(1, formats), formats), speed.Some(t, few(9, others), others)...))
 }
 
-// Configurations of public bug reports give the findings, rejections and first tests that would have helped.
-func TestIncidents(t *testing.T) { scenarios(t, "testdata/incidents") }
+// Configurations of public bug reports give the findings, rejections and first tests that would have helped. The
+// ordinary run tries some of them.
+func TestIncidents(t *testing.T) {
+	const dir = "testdata/incidents"
+	all := cases(t, dir)
+	scenarios(t, dir, speed.Some(t, few(8, all), all))
+}
 
-// leftOut returns the names at the indexes that were not chosen.
-func leftOut(names []string, chosen []int) []string {
-	var left []string
-	for i, name := range names {
-		if !slices.Contains(chosen, i) {
-			left = append(left, name)
-		}
+// few returns n, or with -update the number of all cases.
+func few(n int, all []string) int {
+	if *update {
+		return len(all)
 	}
-	return left
+	return n
 }
 
-func scenarios(t *testing.T, dir string, without ...string) {
-	cases, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
-	if err != nil || len(cases) == 0 {
+// cases returns the names of the cases of a directory, without the given ones.
+func cases(t *testing.T, dir string, without ...string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil || len(files) == 0 {
 		t.Fatal("no cases", err)
 	}
-	for _, file := range cases {
-		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
-		if slices.Contains(without, name) {
-			continue
+	var names []string
+	for _, file := range files {
+		if name := strings.TrimSuffix(filepath.Base(file), ".txtar"); !slices.Contains(without, name) {
+			names = append(names, name)
 		}
+	}
+	return names
+}
+
+func scenarios(t *testing.T, dir string, names []string) {
+	for _, name := range names {
+		file := filepath.Join(dir, name+".txtar")
 		t.Run(name, func(t *testing.T) {
 			archive, err := txtar.ParseFile(file)
 			if err != nil {

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/cli/command"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // denying is a webhook server that denies every request. Each webhook has its own message.
@@ -100,7 +101,7 @@ func TestEveryToolKnowsWhatIsSoft(t *testing.T) {
 		explain = "explain -f object.yaml --exit-code --registrations policy"
 	)
 	const note = "a kube-apiserver ignores the annotation gatehouse.dev/enforcement"
-	for _, tc := range []struct {
+	for _, tc := range speed.Some(t, 9, []struct {
 		command string
 		code    int
 		// prints and not are texts that the output has, and does not have.
@@ -129,7 +130,7 @@ func TestEveryToolKnowsWhatIsSoft(t *testing.T) {
 		{"lint policy --for gatehouse", 0, "0 warnings", "enforcement-ignored"},
 		{"lint policy --for kubernetes", 0, "enforcement-ignored", ""},
 		{"lint policy", 0, "enforcement-ignored", ""},
-	} {
+	}) {
 		out, problems, code := execution(t.Context(), "", strings.Fields(tc.command)...)
 		if text := out + problems; code != tc.code || !strings.Contains(text, tc.prints) || tc.not != "" && strings.Contains(text, tc.not) {
 			t.Errorf("gatehouse %s: exit %d, want %d with %q and without %q:\n%s", tc.command, code, tc.code, tc.prints, tc.not, text)

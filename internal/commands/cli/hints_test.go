@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 const hintedObjects = `apiVersion: apps/v1
@@ -41,7 +42,7 @@ spec:
 // A workload whose controller does not run, and a pod without a node, get one event each, which names the
 // missing program. With that program, and on servers for tests, there is no event.
 func TestWhatNothingActsOnGetsAnEvent(t *testing.T) {
-	for _, tc := range []struct {
+	for _, tc := range speed.Some(t, 2, []struct {
 		what    string
 		options server.Options
 		want    []string
@@ -56,7 +57,7 @@ func TestWhatNothingActsOnGetsAnEvent(t *testing.T) {
 		}},
 		{"with controllers by name", server.Options{HintsAtMissing: true, Controllers: []string{"serviceaccount"}}, nil},
 		{"on a server for tests", server.Options{}, nil},
-	} {
+	}) {
 		t.Run(tc.what, func(t *testing.T) {
 			tc.options.DataDir, tc.options.UnsafeNoFsync, tc.options.EndAtOnce, tc.options.MinFreeDisk = t.TempDir(), true, true, -1
 			s, err := server.New(tc.options)

@@ -217,7 +217,7 @@ func TestWhatMayNotBeReadIsNoPass(t *testing.T) {
 	if code != command.ExitError || len(report.Unseen) > 0 || report.Summary.Rejected != len(manifests) {
 		t.Fatalf("with all rights: exit %d, %+v, unseen %v", code, report.Summary, report.Unseen)
 	}
-	for n, i := range speed.Pick(t, speed.Of(2, len(rights)), len(rights)) {
+	for n, i := range speed.Pick(t, speed.Of(1, len(rights)), len(rights)) {
 		r := rights[i]
 		t.Run(r.resource, func(t *testing.T) {
 			reader := "reader-" + strings.ReplaceAll(r.resource, ".", "-")

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,19 +11,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// Each case has files, a command line and its output. The formats are tested in package report, so the ordinary
-// run tries one of them.
+// Each case has files, a command line and its output. The formats are tested in package report and the decisions in
+// package predict/suite, so the ordinary run tries some of the cases.
 func TestTestScenarios(t *testing.T) {
+	const dir = "testdata/test"
 	formats := []string{"output-github", "output-json", "output-junit", "output-sarif"}
-	chosen := speed.Pick(t, speed.Of(1, len(formats)), len(formats))
-	left := leftOut(formats, chosen)
-	// The scenario foreign has a suite of each tool. The scenario kaptest takes as long as ten others.
-	if !speed.IsLong() {
-		left = append(left, "kaptest")
-	}
 	tools := []string{"gator", "gator-worlds", "kyverno"}
-	chosen = speed.Pick(t, speed.Of(1, len(tools)), len(tools))
-	scenarios(t, "testdata/test", append(left, leftOut(tools, chosen)...)...)
+	// The case foreign has a suite of each tool. These take as long as ten others.
+	slow := []string{"init-folder", "kaptest"}
+	others := cases(t, dir, slices.Concat(formats, tools, slow)...)
+	chosen := slices.Concat(speed.Some(t, few(1, formats), formats), speed.Some(t, few(1, tools), tools), speed.Some(t, few(5, others), others))
+	if speed.IsLong() || *update {
+		chosen = append(chosen, slow...)
+	}
+	scenarios(t, dir, chosen)
 }
 
 // An invalid command line exits with 2 and suggests a correction.

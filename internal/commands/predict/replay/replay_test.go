@@ -233,7 +233,7 @@ func TestWhatTheServerMakesIsNoDifference(t *testing.T) {
 			q.Object = json.RawMessage(strings.ReplaceAll(string(q.Object), `"shop"`, `"limits"`))
 		}
 	}
-	const times = 12
+	times := speed.Of(3, 12)
 	requests := slices.Repeat(one, times)
 	const limits = `
 ---
@@ -263,7 +263,7 @@ spec: {hard: {count/configmaps: "0"}}
 `
 	const other = "\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: other}\n"
 	o := Options{Source: file(t, requests), Baseline: &Cluster{Set: set(t, newPolicies+limits)}, With: &Cluster{Set: set(t, newPolicies+limits+other)}}
-	for _, plain := range []bool{false, true} {
+	for _, plain := range speed.Some(t, 1, []bool{false, true}) {
 		o.plain = plain
 		r := run(t, o)
 		if want := len(requests) - left*times; r.Changed != 0 || r.Judged != want {
@@ -274,7 +274,7 @@ spec: {hard: {count/configmaps: "0"}}
 	// The output is the same in each run.
 	o.Baseline = &Cluster{}
 	var first []byte
-	for i := range 3 {
+	for i := range speed.Of(2, 3) {
 		data, err := json.MarshalIndent(run(t, o), "", "  ")
 		if err != nil {
 			t.Fatal(err)
@@ -663,7 +663,7 @@ func TestReplay(t *testing.T) {
 	}
 	// S25.6: a second run is identical byte for byte, also when each request goes through the whole API server on both
 	// sides.
-	for _, plain := range []bool{false, true} {
+	for _, plain := range speed.Some(t, 1, []bool{false, true}) {
 		again := o
 		again.plain = plain
 		second, err := json.Marshal(run(t, again))

@@ -6,13 +6,16 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// Five thousand creators wait on one watch. Each costs less than 20 KiB, its
+// Thousands of creators wait on one watch. Each costs less than 20 KiB, its
 // object in the watch cache and its goroutine included, without the request around
 // it.
 func TestWaitingIsCheap(t *testing.T) {
-	const creators, limit = 5000, 20
+	const limit = 20
+	creators := speed.Of(1500, 5000)
 	e := patient(t)
 	memory := func() float64 {
 		var m runtime.MemStats
@@ -37,7 +40,7 @@ func TestWaitingIsCheap(t *testing.T) {
 		})
 	}
 	storing.Wait()
-	each := (memory() - before) / creators / 1024
+	each := (memory() - before) / float64(creators) / 1024
 	t.Logf("%d creators wait, %.1f KiB each", creators, each)
 	if each >= limit {
 		t.Errorf("a waiting creator costs %.1f KiB", each)

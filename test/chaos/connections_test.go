@@ -15,14 +15,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
-
-// silentConnections is the number of connections in a flood whose clients send nothing.
-const silentConnections = 3000
 
 // A new client is served during a flood of silent connections. The flood costs its client nothing: no
 // credentials, not even TLS.
 func TestNewClientsAreServedInAFloodOfSilentConnections(t *testing.T) {
+	// The number of connections whose clients send nothing.
+	silent := speed.Of(500, 3000)
 	// Generous: without a flood it takes some milliseconds.
 	const most = 3 * time.Second
 	s := harness.Start(t)
@@ -37,7 +37,7 @@ func TestNewClientsAreServedInAFloodOfSilentConnections(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var flooding sync.WaitGroup
-		opened := make(chan net.Conn, silentConnections)
+		opened := make(chan net.Conn, silent)
 		for range 16 {
 			flooding.Go(func() {
 				for ctx.Err() == nil {

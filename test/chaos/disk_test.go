@@ -59,6 +59,9 @@ func TestReadsGoOnWithoutSpace(t *testing.T) {
 	if log := s.Log(); strings.Count(log, "The disk with ") != 1 || !strings.Contains(log, "refusing writes until more is free, reads continue") {
 		t.Errorf("the log does not say it once:\n%s", log)
 	}
+	if !speed.IsLong() {
+		return
+	}
 	s.Stop(t)
 	s = harness.StartOn(t, dir)
 	s.HTTP(t, nil).Must(http.StatusCreated, "POST", configMaps, configMap("two", 1))
@@ -110,6 +113,7 @@ func TestADiskThatFailsEndsTheServerWithASentence(t *testing.T) {
 }
 
 func TestWhatWasAcknowledgedSurvivesADiskThatFails(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	// Enough for the files of the log, too little for a growing database.

@@ -12,10 +12,13 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // Resident memory follows the live heap: the server returns the memory of garbage to the operating system.
 func TestMemoryFollowsWhatIsAlive(t *testing.T) {
+	t.Parallel()
+	writes := speed.Of(50, 150)
 	s := harness.Start(t)
 	rounds(t, 1, func(i int) {
 		var churning sync.WaitGroup
@@ -24,7 +27,7 @@ func TestMemoryFollowsWhatIsAlive(t *testing.T) {
 				h := s.HTTP(t, nil)
 				name := fmt.Sprintf("churn-%d-%d", i, w)
 				h.Must(http.StatusCreated, "POST", configMaps, configMap(name, 1))
-				for n := range 150 {
+				for n := range writes {
 					h.Must(http.StatusOK, "PUT", configMaps+"/"+name, configMap(name, 50_000+n))
 				}
 			})

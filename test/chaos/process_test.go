@@ -61,6 +61,7 @@ func TestNoAcknowledgedWriteIsLostByAKill(t *testing.T) {
 		l.check(t, s)
 	})
 	t.Logf("%d writes were acknowledged, and are there", l.count())
+	t.Run("a pause", func(t *testing.T) { goesOnAfterAPause(t, l, s) })
 }
 
 // A stopping server finishes the writes that it has begun, with full admission even in strict mode, where
@@ -89,11 +90,9 @@ func TestTheEndOfAServerFinishesWrites(t *testing.T) {
 	}
 }
 
-// A suspended process, as on a machine that is migrated, continues after it resumes.
-func TestAServerGoesOnAfterAPause(t *testing.T) {
-	t.Parallel()
-	s := harness.Start(t)
-	l := newLedger()
+// goesOnAfterAPause suspends the process, as on a machine that is migrated. It continues after it resumes.
+func goesOnAfterAPause(t *testing.T, l *ledger, s *harness.Server) {
+	t.Helper()
 	// Writes during the pause may time out with 504.
 	stop := begin(t, l, s, "p", nil)
 	rounds(t, 1, func(int) {

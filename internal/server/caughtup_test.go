@@ -56,7 +56,7 @@ func TestPluginsJudgeByWhatWasStoredOnceCaughtUp(t *testing.T) {
 		}
 	}
 	create := metav1.CreateOptions{}
-	for i := range 20 {
+	for i := range speed.Of(6, 20) {
 		name := fmt.Sprintf("n%d", i)
 		_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, create)
 		must(err)

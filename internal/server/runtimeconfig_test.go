@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 const (
@@ -178,7 +179,7 @@ func TestExternalHooksSeeTheProxyClientCertificate(t *testing.T) {
 func TestMutatingPoliciesInV1beta1(t *testing.T) {
 	dir := t.TempDir()
 	const policies = "/mutatingadmissionpolicies"
-	for _, c := range []struct {
+	for _, c := range speed.Some(t, 2, []struct {
 		name   string
 		config []string
 		served bool
@@ -187,7 +188,7 @@ func TestMutatingPoliciesInV1beta1(t *testing.T) {
 		{"S13.3: with the version", []string{"admissionregistration.k8s.io/v1beta1=true"}, true},
 		{"S13.3: with the version, without a value", []string{"admissionregistration.k8s.io/v1beta1"}, true},
 		{"D45: with all versions that are off", []string{"api/beta=true"}, true},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			s := inside.Start(t, server.Options{DataDir: dir, RuntimeConfig: c.config})
 			defer s.Stop(t)

@@ -111,6 +111,7 @@ func TestACacheThatCannotBeFilledKeepsNobodyWaiting(t *testing.T) {
 		{"a watch of what nobody reads, after a list", hanging, list, watchAll, apierrors.IsTooManyRequests},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			store := c.store(t)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -157,6 +158,7 @@ func (d delayed) Decode(data []byte, defaults *schema.GroupVersionKind, into run
 // A request that waits for a cache holds no place; when too many requests wait, the next one does
 // not wait.
 func TestWhoWaitsForACacheHoldsNoPlace(t *testing.T) {
+	t.Parallel()
 	store := hanging(t)
 	limiter := inflight.New(inflight.Options{
 		Reads: 1, Writes: 1, Yielded: 10, Serializer: scheme.Codecs,

@@ -12,6 +12,7 @@ import (
 // Policies of the main server apply to paintings behind it (S22.20): a ValidatingAdmissionPolicy with a param
 // on the main server, and a MutatingAdmissionPolicy, which needs the gallery's schema.
 func TestPoliciesOfTheMainServerJudgePaintings(t *testing.T) {
+	t.Parallel()
 	c := startWith(t, true)
 	if _, err := c.main.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "limits"}, Data: map[string]string{"latest": "1900"},

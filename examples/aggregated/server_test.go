@@ -47,7 +47,7 @@ import (
 )
 
 // patience is the timeout of each wait in these tests.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // in runs a function until the end of the test, and waits for its return. It returns when the function has
 // reported its value.
@@ -352,6 +352,7 @@ func (c *critic) await(t *testing.T, client dynamic.ResourceInterface) {
 // TestWebhooksOfTheMainServerJudgePaintings proves S9.15: the gallery admits requests with the webhooks and
 // policies, the namespaces and the users of the main server.
 func TestWebhooksOfTheMainServerJudgePaintings(t *testing.T) {
+	t.Parallel()
 	c := start(t)
 	for name, labels := range map[string]map[string]string{"louvre": {"open": "public"}, "vault": nil} {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
@@ -446,6 +447,7 @@ func TestWebhooksOfTheMainServerJudgePaintings(t *testing.T) {
 func TestRegistrationsAreInForceBehindTheMainServer(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		t.Run(map[bool]string{false: "bounded", true: "S11.8 strict"}[strict], func(t *testing.T) {
+			t.Parallel()
 			c := startWith(t, strict)
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "louvre", Labels: map[string]string{"open": "public"}}}
 			if _, err := c.main.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
@@ -489,6 +491,7 @@ func TestRegistrationsAreInForceBehindTheMainServer(t *testing.T) {
 // If the gallery cannot reach a webhook, the gallery reports the webhook as skipped, with the reason. The main
 // server does not, since it never calls that webhook (S22.20, S7.16).
 func TestSkippedWebhooksAreShownOfTheGallery(t *testing.T) {
+	t.Parallel()
 	c := start(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -560,6 +563,7 @@ func TestSkippedWebhooksAreShownOfTheGallery(t *testing.T) {
 // S22.30: traces and plans of paintings are read through the main server, with the rights of its roles. Reading
 // them needs no webhooks or policies.
 func TestReportsBehindTheMainServer(t *testing.T) {
+	t.Parallel()
 	c := startWith(t, true)
 	critic := newCritic(t)
 	critic.register(t, c.main)
@@ -718,6 +722,7 @@ func TestReportsBehindTheMainServer(t *testing.T) {
 // S22.20: a webhook of the main server for all kinds that is down does not prevent the start of the gallery: no
 // webhook is called for announcements (S2.41).
 func TestTheGalleryStartsWhileAWebhookOfTheMainServerIsDown(t *testing.T) {
+	t.Parallel()
 	c := start(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -764,6 +769,7 @@ func TestTheGalleryStartsWhileAWebhookOfTheMainServerIsDown(t *testing.T) {
 // S22.20: a gallery starts without webhooks and policies, and recovers, if the main server rejects its
 // announcement, as an older server does while a webhook for all kinds is down.
 func TestAGalleryThatIsNotAnnounced(t *testing.T) {
+	t.Parallel()
 	s, err := server.New(server.Options{DataDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -890,6 +896,7 @@ func TestAGalleryThatIsNotAnnounced(t *testing.T) {
 // clients do not see the object before, an initializer that does not act in time is removed, and allocations
 // for a rejected painting are released.
 func TestInitializersOfTheMainServer(t *testing.T) {
+	t.Parallel()
 	c := startWith(t, true)
 	const collection = "/apis/gallery.example.com/v1/namespaces/default/paintings"
 	request := func(verb, path, body string) (int, *unstructured.Unstructured) {

@@ -31,10 +31,15 @@ type absent struct{}
 // Without returns an object of which is known only that it has no field at a path, and that it has
 // the parents of that field.
 func Without(path ...string) *Partial {
-	if len(path) == 1 {
-		return &Partial{Fields: map[string]any{path[0]: Absent}}
+	return With(Absent, path...)
+}
+
+// With returns an object of which is known only the value at a path.
+func With(value any, path ...string) *Partial {
+	if len(path) > 1 {
+		value = With(value, path[1:]...)
 	}
-	return &Partial{Fields: map[string]any{path[0]: Without(path[1:]...)}}
+	return &Partial{Fields: map[string]any{path[0]: value}}
 }
 
 // Merge returns an object with the known fields of two objects; the fields of p take precedence. A nil object has none.

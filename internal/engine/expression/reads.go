@@ -187,7 +187,7 @@ func (r *reads) resolve(e ast.Expr, loops map[string][][]string) [][]string {
 	case ast.SelectKind:
 		s := e.AsSelect()
 		if of := s.Operand(); of.Kind() == ast.IdentKind && of.AsIdent() == "variables" {
-			if v := r.t.variable(s.FieldName()); v != nil {
+			if v := r.t.Named(s.FieldName()); v != nil {
 				return (&reads{t: v}).resolve(v.tree.Expr(), map[string][][]string{})
 			}
 			return nil

@@ -107,8 +107,8 @@ func newTrials(env *cel.Env, name, text string) (*Trials, bool) {
 	return &Trials{env: env, tree: parsed.NativeRep(), name: name, programs: map[string]cel.Program{}}, true
 }
 
-// variable returns a variable of the policy; nil if there is none.
-func (t *Trials) variable(name string) *Trials {
+// Named returns the trials of a variable of the policy; nil if there is none.
+func (t *Trials) Named(name string) *Trials {
 	for _, v := range slices.Backward(t.variables) {
 		if v.name == name {
 			return v
@@ -145,7 +145,7 @@ func (t *Trials) chains(e ast.Expr, loops map[string][][]string) (list [][]strin
 		case loop:
 			list = append(list, of...)
 		case root == "variables" && len(path) > 0:
-			if v := t.variable(path[0]); v != nil {
+			if v := t.Named(path[0]); v != nil {
 				list = append(list, v.chains(v.tree.Expr(), nil)...)
 			}
 		default:
@@ -418,11 +418,13 @@ func (s *Setting) independent(paths [][]string, list bool) bool {
 	if s.OfOld {
 		missing[0] = "oldObject"
 	}
+	// An object with any content may have no name yet.
+	unnamed := slices.Equal(s.Missing, []string{"metadata", "name"})
 	return !slices.ContainsFunc(paths, func(c []string) bool {
 		if c[0] != "object" && c[0] != "oldObject" {
 			return false
 		}
-		return !list && (len(c) < 2 || c[1] != "metadata") || starts(c, missing) || starts(missing, c)
+		return !list && (len(c) < 2 || c[1] != "metadata" && !unnamed) || starts(c, missing) || starts(missing, c)
 	})
 }
 

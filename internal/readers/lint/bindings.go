@@ -45,27 +45,40 @@ func (p *pass) isLibrary(source registration.Source) bool {
 
 var bindingWithoutPolicy = &Rule{
 	ID: "binding-without-policy", Level: Warning,
-	check: eachEntry(func(p *pass, e *snapshot.Entry) {
-		if e.Binding == nil || p.Hidden[e.Source.Descriptor().Bound] != "" || p.Snapshot.Bound(e) != nil {
-			return
+	check: func(p *pass) {
+		p.entries(func(e *snapshot.Entry) {
+			if e.Binding != nil && p.Snapshot.Bound(e) == nil {
+				p.namesNone(at(e.Entry, "policyName"), e.String(), e.Binding.PolicyName, e.Source.Descriptor().Bound)
+			}
+		})
+		for o, w := range p.Written {
+			for _, d := range registration.Sources() {
+				if d.Binds && d.Source.String() == o.Kind && w.PolicyName != "" && len(w.Invalid) > 0 {
+					p.namesNone(place{o, []any{"spec", "policyName"}}, o.Name, w.PolicyName, d.Bound)
+				}
+			}
 		}
-		where, bound := at(e.Entry, "policyName"), e.Source.Descriptor().Bound
-		_, refused := p.Written[Object{Kind: bound.String(), Name: e.Binding.PolicyName}]
-		switch {
-		case refused:
-			// Rules invalid and expression-invalid report the policy.
-		case !p.Partial:
-			p.finds(where, "the binding %s names the %s %q, which does not exist", e, bound, e.Binding.PolicyName)
-		case len(p.Snapshot.Entries(bound)) == 0:
-			p.misses("%s %q, which a binding names, is in no file", bound, e.Binding.PolicyName)
-		case p.Kustomized && slices.ContainsFunc(p.Snapshot.Entries(bound), func(policy *snapshot.Entry) bool {
-			return strings.HasSuffix(e.Binding.PolicyName, policy.Configuration) || strings.HasPrefix(e.Binding.PolicyName, policy.Configuration)
-		}):
-			p.misses("%s %q, which a binding names: a kustomization may add to the name of a policy", bound, e.Binding.PolicyName)
-		default:
-			p.finds(where, "the binding %s names the %s %q; the files have other policies, and not this one", e, bound, e.Binding.PolicyName)
-		}
-	}),
+	},
+}
+
+// namesNone adds a finding for a binding that names no policy of a source.
+func (p *pass) namesNone(where place, binding, name string, bound registration.Source) {
+	policies := p.Snapshot.Entries(bound)
+	_, refused := p.Written[Object{Kind: bound.String(), Name: name}]
+	switch {
+	case refused || p.Hidden[bound] != "" || slices.ContainsFunc(policies, func(e *snapshot.Entry) bool { return e.Configuration == name }):
+		// Rules invalid and expression-invalid report a policy that is refused.
+	case !p.Partial:
+		p.finds(where, "the binding %s names the %s %q, which does not exist", binding, bound, name)
+	case len(policies) == 0:
+		p.misses("%s %q, which a binding names, is in no file", bound, name)
+	case p.Kustomized && slices.ContainsFunc(policies, func(policy *snapshot.Entry) bool {
+		return strings.HasSuffix(name, policy.Configuration) || strings.HasPrefix(name, policy.Configuration)
+	}):
+		p.misses("%s %q, which a binding names: a kustomization may add to the name of a policy", bound, name)
+	default:
+		p.finds(where, "the binding %s names the %s %q; the files have other policies, and not this one", binding, bound, name)
+	}
 }
 
 var warnBindingRejects = &Rule{

@@ -149,8 +149,8 @@ var patchReplacesList = &Rule{
 				}) {
 				continue
 			}
-			level, which, applies := p.withoutField(f, &s, nil)
-			if !applies {
+			level, which, special, applies := p.withoutField(f, &s, nil)
+			if !applies || special {
 				continue
 			}
 			where := f.at()
@@ -197,7 +197,7 @@ var patchParentMissing = &Rule{
 				if !optional && !p.lacks(&s, smallest, parent[:n]) || p.guarded(f, &s, parent[:n]) {
 					continue
 				}
-				level, which, applies := p.withoutField(f, &s, parent[:n])
+				level, which, _, applies := p.withoutField(f, &s, parent[:n])
 				if !applies {
 					continue
 				}
@@ -215,7 +215,7 @@ var patchParentMissing = &Rule{
 
 // withoutField describes the requests whose object has no field at a path and which a mutation receives, as remaining
 // does. Without a path, it describes all requests that the mutation receives. applies is false if a match condition excludes them.
-func (p *pass) withoutField(f *fact, s *subject, path []string) (level report.Level, which string, applies bool) {
+func (p *pass) withoutField(f *fact, s *subject, path []string) (level report.Level, which string, special, applies bool) {
 	list := p.operationsOn(f.entry, s)
 	if len(list) == 0 {
 		list = operations(f.entry.Rules)
@@ -227,11 +227,11 @@ func (p *pass) withoutField(f *fact, s *subject, path []string) (level report.Le
 			setting.Object = expression.Without(path...)
 		}
 		if open, ok := p.meets(f, &setting); ok {
-			level, which = p.remaining(&setting, open)
-			return level, which, true
+			level, which, special = p.remaining(&setting, p.smallest(s), open)
+			return level, which, special, true
 		}
 	}
-	return Warning, "", false
+	return Warning, "", false, false
 }
 
 // admits reports whether match conditions are true for each object without a field.

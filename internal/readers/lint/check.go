@@ -282,7 +282,7 @@ func (p *pass) sum() {
 		}
 	}
 	for _, o := range slices.SortedFunc(maps.Keys(p.Patched), compareObjects) {
-		p.misses("%s: %s changes it; give the command what 'kubectl kustomize %s' makes, as -", o, p.Patched[o], path.Dir(p.Patched[o]))
+		p.misses("%s: %s changes it, or leaves out its file; give the command what 'kubectl kustomize %s' makes, as -", o, p.Patched[o], path.Dir(p.Patched[o]))
 	}
 	if p.Partial {
 		p.report.Unseen = append(p.report.Unseen, "objects outside of the files: they may exist all the same")

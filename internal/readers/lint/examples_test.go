@@ -572,6 +572,8 @@ spec:
 
 		{"a plain loop over a text's parts", "expression-cost", binding + strings.Replace(policy("a"), "object.metadata.name != 'x'", "object.spec.template.spec.containers.all(c, c.image.findAll(':[a-z]+').all(s, s.matches('^:[a-zA-Z]{1,127}$')))", 1), nil},
 		{"lists in one another", "expression-cost", binding + strings.Replace(policy("a"), "object.metadata.name != 'x'", "object.spec.template.spec.containers.all(c, c.env.all(e, e.name != 'x' && e.value != 'y'))", 1), nil},
+		{"a loop about params", "expression-cost", binding + strings.NewReplacer("object.metadata.name != 'x'", "object.spec.template.spec.volumes.all(c, object.spec.template.spec.volumes.all(e, object.spec.template.spec.volumes.exists(v, v.name == e.name || v.name == params.data.a)))", "spec:\n", "spec:\n  paramKind: {apiVersion: v1, kind: ConfigMap}\n").Replace(policy("a")),
+			[]string{"note an expression of a costs up to N for an object with lists of 200 elements, and the limit is 1000000"}},
 		{"two expressions of one policy", "expression-cost", binding + strings.Replace(policy("a"), `{expression: "object.metadata.name != 'x'"}`,
 			strings.Repeat(`{expression: "object.spec.template.spec.volumes.all(c, object.spec.template.spec.volumes.all(e, object.spec.template.spec.volumes.exists(v, v.name == e.name)))"}, `, 2), 1),
 			[]string{"warning an expression of a costs up to N for an object with lists of 200 elements, and the limit is 1000000; the same holds for the expression at spec.validations[1].expression"}},

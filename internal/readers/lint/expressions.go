@@ -49,7 +49,12 @@ var expressionCost = &Rule{
 				sums[b] = math.MaxUint64
 			}
 			if f.cost >= expression.PerExpression {
-				p.findsCause(p.rule.Level, f.at(), f.entry.String(), "the expression at "+pathText(f.at().path), "an expression of %s costs up to %s for an object with lists of %d elements, and the limit is %d", f.entry, costText(f.cost), longList, uint64(expression.PerExpression))
+				level := p.rule.Level
+				if strings.Contains(f.text, "params") {
+					// The author of the params knows their size.
+					level = Note
+				}
+				p.findsCause(level, f.at(), f.entry.String(), "the expression at "+pathText(f.at().path), "an expression of %s costs up to %s for an object with lists of %d elements, and the limit is %d", f.entry, costText(f.cost), longList, uint64(expression.PerExpression))
 				// The finding is added once for each budget.
 				sums[b] = 0
 			}
@@ -93,7 +98,13 @@ var expressionTypes = &Rule{
 				return
 			}
 			for i, v := range e.Entry.Policy.Variables {
-				p.findsMistakes(&fact{entry: e, use: other, text: v.Expression, path: []any{"variables", i, "expression"}})
+				one := &fact{entry: e, use: other, text: v.Expression, path: []any{"variables", i, "expression"}}
+				for _, f := range p.factsOf(e) {
+					if f.trials != nil {
+						one.trials = f.trials.Named(v.Name)
+					}
+				}
+				p.findsMistakes(one)
 			}
 		})
 	},
@@ -160,7 +171,7 @@ func (p *pass) nullObjects(e *snapshot.Entry) {
 			if !fails {
 				continue
 			}
-			level, which := p.remaining(s, open)
+			level, which, _ := p.remaining(s, nil, open)
 			name := "oldObject, which is null"
 			if o.operation == "DELETE" {
 				name = "object, which is null"

@@ -47,7 +47,7 @@ type Input struct {
 	// Unseen has the reason for each unknown part, such as "may not list services". Parts without an entry are
 	// known.
 	Unseen map[Part]string
-	// Patched are objects of files that a kustomization changes, with its file. They are not applied as
+	// Patched are objects of files that a kustomization changes, or has beside it and does not read, with its file. They are not applied as
 	// written, so they have no findings.
 	Patched map[Object]string
 	// Kustomized is set if the files have a kustomization, which may change the namespaces of objects.
@@ -126,6 +126,8 @@ type Written struct {
 	// Fields are the fields of the webhooks in a file, such as webhooks[0].timeoutSeconds, each with whether it has a
 	// value; nil if unknown.
 	Fields map[string]bool
+	// PolicyName is the policy that a binding names; empty for other objects, and in a cluster.
+	PolicyName string
 	// UID of the object in a cluster.
 	UID types.UID
 	// Created is the creation time of the object, and Enforced the time when the annotation about its
@@ -151,7 +153,7 @@ type Resource struct {
 	Kind         schema.GroupVersionKind
 	Namespaced   bool
 	Subresources []Subresource
-	// Custom is set if a CRD defines the resource, and Ruled if that CRD has validation rules.
+	// Custom is set if a CRD defines the resource, and Ruled if that CRD has validation rules or describes the spec.
 	Custom, Ruled bool
 }
 

@@ -68,42 +68,96 @@ type missing struct {
 func (p *pass) missingKeyOf(f *fact) (found *missing) {
 	for _, s := range p.settings(f) {
 		trial, open, ok := p.fails(f, &s.Setting)
-		if !ok || f.use == mutation && p.addedBefore(f, s.Missing) {
+		if !ok || f.use == mutation && p.addedBefore(f, s.Missing) || f.use == validation && p.meant(f, &s) {
+			continue
+		}
+		// An expression that fails for one program alone is about objects that the program makes.
+		usual := s.Setting
+		if usual.User = somebody; f.trials.Of(p.ctx, &usual).Value != nil {
 			continue
 		}
 		if p.Schemas != nil && len(p.mistakes(f)) > 0 {
 			// Rule expression-types reports the field.
 			return nil
 		}
-		if level, which := p.remaining(&s.Setting, open); found == nil || level != Note {
+		// The author of special objects knows their fields, and which objects have no name yet.
+		if level, which, special := p.remaining(&s.Setting, s.smallest, open); !special && (level != Note || found == nil && s.RequestName == nil) {
 			found = &missing{s, trial, level, which}
 		}
-		if found.level != Note {
+		if found != nil && found.level != Note {
 			break
 		}
 	}
 	return found
 }
 
-// remaining describes the requests of a setting for which the match conditions in open are true. level is a note if they
-// are not true for ordinary requests.
-func (p *pass) remaining(s *expression.Setting, open []*fact) (level report.Level, which string) {
+// meant reports whether a policy is to reject the requests of a setting: another validation is false for them, or this
+// one is false if the missing field has an empty value, and not true if it is null.
+func (p *pass) meant(f *fact, s *setting) bool {
+	if slices.ContainsFunc(p.factsOf(f.entry), func(other *fact) bool {
+		return other.use == validation && other.trials != nil && other.trials.Of(p.ctx, &s.Setting).Value == types.False
+	}) {
+		return true
+	}
+	valued := func(value func(path []string) any) any {
+		one := s.Setting
+		root, known := "object", &one.Object
+		if one.Missing = nil; s.OfOld {
+			root, known = "oldObject", &one.Old
+		}
+		var of *expression.Partial
+		for _, path := range f.trials.Paths(root) {
+			if starts(path, s.Missing) && (len(s.Missing) > 0 || p.lacks(s.subject, s.smallest, path)) {
+				of = expression.Merge(of, expression.With(value(path), path...))
+			}
+		}
+		*known = of
+		return f.trials.Of(p.ctx, &one).Value
+	}
+	return valued(func(path []string) any { return p.empty(s.subject.kind, path) }) == types.False &&
+		valued(func([]string) any { return nil }) != types.True
+}
+
+// empty returns the empty value of a field. It is null for a number, whose absence often means a default.
+func (p *pass) empty(kind schema.GroupVersionKind, path []string) any {
+	if field := fieldOf(p.schemaOf(kind), path); field != nil && len(field.Type) == 1 {
+		return emptyOf[field.Type[0]]
+	}
+	return ""
+}
+
+var emptyOf = map[string]any{"string": "", "boolean": false, "array": []any{}, "object": &expression.Partial{Closed: true}}
+
+// remaining describes the requests of a setting for which the match conditions in open are not false. level is a note if
+// they may be false for ordinary requests, also about the smallest object of the kind, and special is set if one is.
+func (p *pass) remaining(s *expression.Setting, smallest *expression.Partial, open []*fact) (level report.Level, which string, special bool) {
 	if level = Warning; len(open) == 0 {
-		return level, ""
+		return level, "", false
 	}
 	var names []string
 	usual := ordinary(s)
+	least := *usual
+	if smallest != nil && s.Object != nil {
+		least.Object = expression.Merge(usual.Object, smallest)
+	}
+	which = " that meets the match condition "
+	if len(open) > 1 {
+		which = " that meets the match conditions "
+	}
 	for _, c := range open {
 		names = append(names, strconv.Quote(c.name))
-		if !aboutNamespace(c) && c.trials.Of(p.ctx, usual).Value != types.True {
+		trial, ofLeast := c.trials.Of(p.ctx, usual), c.trials.Of(p.ctx, &least)
+		switch {
+		case aboutNamespace(c) || trial.Value == types.True || ofLeast.Value == types.True:
+		case trial.Err != nil && len(trial.If) == 0, ofLeast.Err != nil && len(ofLeast.If) == 0:
+			which = strings.Replace(which, "meets the", "meets, or fails in, the", 1)
+		case trial.Value == types.False:
+			level, special = Note, true
+		default:
 			level = Note
 		}
 	}
-	which = " that meets the match condition "
-	if len(names) > 1 {
-		which = " that meets the match conditions "
-	}
-	return level, which + few(names)
+	return level, which + few(names), special
 }
 
 // aboutNamespace reports whether a match condition reads only the namespace: the objects there are ordinary.
@@ -166,6 +220,9 @@ func conditional(list []string) string {
 type setting struct {
 	expression.Setting
 	what string
+	// subject has the kind of the objects, and smallest is the smallest object; nil if it is not known.
+	*subject
+	smallest *expression.Partial
 }
 
 // mostSettings bounds the settings of an expression.
@@ -191,6 +248,9 @@ func (p *pass) settings(f *fact) (list []setting) {
 			break
 		}
 		minimal := p.smallest(s)
+		add := func(one expression.Setting, what string, args ...any) {
+			list = append(list, setting{one, fmt.Sprintf(what, args...), s, minimal})
+		}
 		for _, operation := range p.operationsOn(f.entry, s) {
 			base := settingFor(f, s, operation)
 			missing := false
@@ -204,7 +264,7 @@ func (p *pass) settings(f *fact) (list []setting) {
 							seen["unnamed"] = true
 							unnamed, one := "", base
 							one.Missing, one.Object, one.RequestName = path[:n], expression.Without(path[:n]...), &unnamed
-							list = append(list, setting{one, fmt.Sprintf("the CREATE of %s with metadata.generateName, whose metadata.name is set after the mutating pass", s.Resource.Resource)})
+							add(one, "the CREATE of %s with metadata.generateName, whose metadata.name is set after the mutating pass", s.Resource.Resource)
 							continue
 						}
 						if !p.lacks(s, minimal, path[:n]) {
@@ -226,7 +286,7 @@ func (p *pass) settings(f *fact) (list []setting) {
 						} else {
 							one.Object = expression.Without(path[:n]...)
 						}
-						list = append(list, setting{one, fmt.Sprintf("the %s of %s %s%s", operation, s.Resource.Resource, of, strings.Join(path[:n], "."))})
+						add(one, "the %s of %s %s%s", operation, s.Resource.Resource, of, strings.Join(path[:n], "."))
 						if len(list) == mostSettings {
 							return list
 						}
@@ -238,7 +298,7 @@ func (p *pass) settings(f *fact) (list []setting) {
 			}
 			one := base
 			one.Object, one.Missing = minimal, []string{}
-			list = append(list, setting{one, fmt.Sprintf("the %s of %s with the required fields alone", operation, s.Resource.Resource)})
+			add(one, "the %s of %s with the required fields alone", operation, s.Resource.Resource)
 		}
 	}
 	return list

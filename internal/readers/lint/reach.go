@@ -3,6 +3,7 @@ package lint
 import (
 	"slices"
 	"strings"
+	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apiserver/pkg/admission"
@@ -57,7 +58,7 @@ var webhookOnCustomResource = &Rule{
 			}
 		}
 		if len(names) > 0 {
-			p.findsCause(Note, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s may be skipped, and beside it only the schemas validate %s: their definitions have no x-kubernetes-validations", e.Name, few(names))
+			p.findsCause(Note, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s may be skipped, and beside it nothing validates the spec of %s: their definitions have neither fields nor x-kubernetes-validations there", e.Name, few(names))
 		}
 	}),
 }
@@ -91,9 +92,15 @@ var ruleOnReviews = &Rule{
 	},
 }
 
+// brief is the longest timeout of a webhook that no request notices.
+const brief = 2 * time.Second
+
 var wildcardEverything = &Rule{
 	ID: "wildcard-everything", Level: Warning, Advice: "webhook-limit-scope",
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
+		if !failsClosed(e) && !mutates(e) && e.Timeout <= brief {
+			return
+		}
 		for i := range e.Rules {
 			if isWildcard(e, i) {
 				p.finds(at(e.Entry, rulesPath(e.Entry, i)...), "rule %d of %s matches %s of every resource in every group", i+1, e, few(e.Rules[i].Operations))
@@ -129,7 +136,7 @@ var unscoped = &Rule{
 		if !failsClosed(e) || looksAt(e.NamespaceSelector) || looksAt(e.ObjectSelector) || len(e.MatchConditions) > 0 || !aboutNamespaces(e.Rules) {
 			return
 		}
-		if names := p.namespacedIn(e); len(names) > 0 && p.aboutSystem(e) {
+		if names := p.namespacedIn(e); len(names) > 0 && !slices.Equal(names, []string{"persistentvolumeclaims"}) && p.aboutSystem(e) {
 			p.findsCause(p.rule.Level, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s is called for %s in every namespace", e.Name, few(names))
 		}
 	}),

@@ -17,7 +17,7 @@ var rules = []*Rule{
 	invalid, unknownField, expressionInvalid, expressionTypes, variableNull, missingKey, quantityAsNumber, mutationAtomicList, listElementIncomplete, patchParentMissing, patchReplacesList, mutationImmutableField, conditionFails, caBundleInvalid, caBundleExpired, caBundleExpires, caBundleMissing, caInjectionBroken, caBundleMismatch, certificateExpires, webhookUnreachable, urlInCluster,
 	serviceMissing, servicePortMissing, serviceNoEndpoints, serviceSelectsNothing, paramsMissing, paramsPerNamespaceDeny, dryRunRejected,
 	// Rules about missing enforcement.
-	ruleNeverMatches, selectorNeverMatches, selectorOnSubresource, subresourceForgotten, updateForgotten, messageIsExpression, conditionNeverTrue, conditionAlwaysTrue, exactMissesVersion, objectSelectorOptOut, resourceNamesOnDelete, escapedProperty,
+	ruleNeverMatches, selectorNeverMatches, selectorOnSubresource, subresourceForgotten, initContainersForgotten, updateForgotten, messageIsExpression, conditionNeverTrue, conditionAlwaysTrue, exactMissesVersion, objectSelectorOptOut, resourceNamesOnDelete, escapedProperty,
 	policyWithoutBinding, bindingWithoutPolicy, warnBindingRejects, validationConstant, registrationWritable, mutationNotValidated,
 	enforcementForgotten, enforcementUntried, enforcementIgnored, rolloutOptOut,
 	// Rules about failures under load, or later.

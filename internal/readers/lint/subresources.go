@@ -84,6 +84,40 @@ var subresourceForgotten = &Rule{
 	}),
 }
 
+// containers and initContainers are fields of pods and of their templates.
+const containers, initContainers = "spec.containers.*.", "spec.initContainers"
+
+var initContainersForgotten = &Rule{
+	ID: "init-containers-forgotten", Level: Warning,
+	Reads: []Part{Kinds, Definitions},
+	check: eachFact(func(p *pass, f *fact) {
+		e := f.entry
+		if f.use != validation || f.trials == nil || e.Bindings != nil && len(p.denying(e)) == 0 || !strings.Contains(f.text, ".all(") {
+			return
+		}
+		list, _ := p.subjects(e)
+		for _, path := range f.trials.Reads() {
+			before, field, _ := strings.Cut(strings.Join(path, "."), containers)
+			before, ok := strings.CutPrefix(before, "object.")
+			field, _, _ = strings.Cut(field, ".")
+			i := slices.IndexFunc(list, func(s subject) bool {
+				return s.kind == s.Kind && fieldOf(p.schemaOf(s.kind), strings.Split(before+initContainers, ".")) != nil
+			})
+			if !ok || i < 0 || field != "image" && field != "securityContext" {
+				continue
+			}
+			r := list[i].Resource
+			q := plan.Request{Operation: admission.Create, Resource: r.GroupVersionResource, Kind: r.Kind, Namespace: p.someNamespace(r), Name: "one"}
+			if !p.validates(&q, func(other *snapshot.Entry) bool {
+				return other.Policy == nil || readsAny(p.readsOf(other, (*expression.Trials).Reads), []string{before + initContainers}) != ""
+			}) {
+				p.findsCause(Warning, f.at(), e.String(), "the expression at "+pathText(f.at().path), "the policy %s checks the %s of containers of %s, and no webhook or policy here reads their initContainers: an init container may have what it forbids", e, field, r.Resource)
+			}
+			return
+		}
+	}),
+}
+
 // evictions finds an entry that may reject the DELETE of pods and does not receive evictions: an API server deletes an
 // evicted pod without admission for DELETE.
 func (p *pass) evictions(e *snapshot.Entry) {

@@ -128,7 +128,9 @@ func (p *pass) mistakes(f *fact) []expression.Mistake {
 			typed[s.kind] = p.typed(f, s.kind)
 		}
 	}
-	found := expression.Mistakes(p.ctx, f.text, kinds, typed, others)
+	found := slices.DeleteFunc(expression.Mistakes(p.ctx, f.text, kinds, typed, others), func(m expression.Mistake) bool {
+		return slices.ContainsFunc(list, func(s subject) bool { return s.kind == m.Kind && p.unreached(f, &s, &m) })
+	})
 	if reach, ok := expression.NewReach(f.text); ok && f.use == mutation {
 		for _, s := range list {
 			if shape := p.shape(s.kind, ""); shape != nil {
@@ -139,6 +141,26 @@ func (p *pass) mistakes(f *fact) []expression.Mistake {
 		}
 	}
 	return found
+}
+
+// unreached reports whether an expression has a value in each request about a kind that does not have the field of a type
+// error: a variable excludes the kind before.
+func (p *pass) unreached(f *fact, s *subject, m *expression.Mistake) bool {
+	name, undefined := strings.CutPrefix(m.Text, "undefined field '")
+	if f.trials == nil || !undefined || m.Always {
+		return false
+	}
+	return !slices.ContainsFunc(p.operationsOn(f.entry, s), func(operation string) bool {
+		setting := settingFor(f, s, operation)
+		for root, object := range map[string]**expression.Partial{"object": &setting.Object, "oldObject": &setting.Old} {
+			for _, path := range f.trials.Paths(root) {
+				if n := slices.Index(path, strings.TrimSuffix(name, "'")); n >= 0 {
+					*object = expression.Merge(*object, expression.Without(path[:n+1]...))
+				}
+			}
+		}
+		return f.trials.Of(p.ctx, &setting).Value == nil
+	})
 }
 
 // misplaced returns the fields that a mutation sets and that its kind does not have (S18.13, S18.20).

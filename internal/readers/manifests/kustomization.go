@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -52,6 +53,9 @@ func (r *reader) kustomization(path string) {
 	}
 	for _, one := range slices.Concat(content.Resources, content.Bases, content.Components) {
 		r.resources[dir] = append(r.resources[dir], filepath.Join(dir, filepath.FromSlash(one)))
+	}
+	if len(content.Resources) > 0 {
+		r.builds[dir] = path
 	}
 	patches := slices.Concat(content.Patches, content.PatchesJSON6902)
 	for _, one := range content.PatchesStrategicMerge {
@@ -161,6 +165,22 @@ func (r *reader) builtOn(dir string) map[string]bool {
 		}
 	}
 	return found
+}
+
+// unused finds the files that no kustomization reads.
+func (r *reader) unused() {
+	r.set.Unused = map[string]string{}
+	used, builds := map[string]bool{}, slices.Sorted(maps.Values(r.builds))
+	for _, list := range r.resources {
+		for _, name := range list {
+			used[name] = true
+		}
+	}
+	for _, file := range r.set.Files {
+		if name := filepath.Clean(file); len(builds) > 0 && !used[name] {
+			r.set.Unused[name] = cmp.Or(r.builds[filepath.Dir(name)], builds[0])
+		}
+	}
 }
 
 // changes records the objects that a patch changes. of are the objects that its text changes.

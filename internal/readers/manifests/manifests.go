@@ -83,6 +83,8 @@ type Set struct {
 	Kustomized bool
 	// Patched are the objects that kustomizations change.
 	Patched []Patch
+	// Unused are the files that no kustomization reads, each with the kustomization beside it, or another one.
+	Unused map[string]string
 }
 
 // reader builds a Set.
@@ -92,6 +94,8 @@ type reader struct {
 	// of a directory names.
 	patches   map[string]string
 	resources map[string][]string
+	// builds has the kustomization of each directory that names resources.
+	builds map[string]string
 	// tests are the skipped directories and files for tests.
 	tests []string
 	// seen are the files that were read.
@@ -115,7 +119,7 @@ func Read(paths []string, stdin io.Reader) (*Set, error) { return ReadBut(&Ignor
 
 // ReadBut is Read without the ignored files, which become a Note.
 func ReadBut(ignore *Ignore, paths []string, stdin io.Reader) (*Set, error) {
-	r := &reader{ignore: ignore, patches: map[string]string{}, resources: map[string][]string{}, seen: map[string]bool{}}
+	r := &reader{ignore: ignore, patches: map[string]string{}, resources: map[string][]string{}, builds: map[string]string{}, seen: map[string]bool{}}
 	for _, path := range paths {
 		if path == Stdin {
 			data, err := files.ReadFrom(stdin, files.Objects)
@@ -148,6 +152,7 @@ func ReadBut(ignore *Ignore, paths []string, stdin io.Reader) (*Set, error) {
 		p := &r.set.Patched[i]
 		p.files = r.builtOn(filepath.Dir(p.Kustomization))
 	}
+	r.unused()
 	if n := len(r.tests); n > 0 {
 		where := ""
 		if n > 1 {

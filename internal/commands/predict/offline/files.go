@@ -77,6 +77,8 @@ type files struct {
 	// acceptances are the comments that accept findings, and patched are the objects that kustomizations change.
 	acceptances []manifests.Acceptance
 	patched     []manifests.Patch
+	// unused are the files that no kustomization reads, each with the kustomization beside it.
+	unused map[string]string
 	// kustomized is set if a file configures kustomize.
 	kustomized bool
 }
@@ -185,7 +187,7 @@ func Survey(paths []string, in io.Reader, ignore *manifests.Ignore) (w *World, s
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		w.files.acceptances, w.files.patched, w.files.kustomized = set.Acceptances, set.Patched, set.Kustomized
+		w.files.acceptances, w.files.patched, w.files.unused, w.files.kustomized = set.Acceptances, set.Patched, set.Unused, set.Kustomized
 		worlds = append(worlds, w)
 	}
 	w = worlds[0]
@@ -313,6 +315,10 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 					break
 				}
 			}
+			if slices.ContainsFunc(places, func(at string) bool { return strings.HasPrefix(at, "webhooks") && !strings.HasSuffix(at, ".caBundle") }) {
+				// Another kustomization replaces the placeholder of cert-manager, too.
+				written.Injection = ""
+			}
 			for _, at := range places {
 				*skipped = append(*skipped, fmt.Sprintf("%s: %s of %s %q is a placeholder", d.At(), at, u.GetKind(), u.GetName()))
 			}
@@ -324,6 +330,7 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 			written.Invalid = append(written.Invalid, illegible(u, p.err))
 		}
 		written.Unknown = unknownFields(u)
+		written.PolicyName, _, _ = unstructured.NestedString(u.Object, "spec", "policyName")
 		f.Add(d)
 		f.written[lint.Object{Kind: u.GetKind(), Name: u.GetName()}] = written
 		// Rules cannot evaluate an object with other placeholders.

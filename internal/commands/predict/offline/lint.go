@@ -127,7 +127,11 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Inp
 		}
 		for object, written := range f.files.written {
 			s.world.Written[object] = written
-			s.patched(f.files, object, f.files.Find(object.Kind, object.Name))
+			d := f.files.Find(object.Kind, object.Name)
+			s.patched(f.files, object, d)
+			if by := f.files.unused[filepath.Clean(d.File)]; by != "" && (filepath.Dir(by) == filepath.Dir(d.File) || isBase(d.Unstructured())) {
+				s.world.Patched[object] = filepath.ToSlash(by)
+			}
 		}
 	}
 	for _, u := range w.elsewhere {
@@ -194,6 +198,17 @@ func (s *survey) patched(f *files, object lint.Object, written *manifests.Object
 			s.world.Written[object] = as
 		}
 	}
+}
+
+// isBase reports whether a webhook configuration has a service in the namespace of the bases that kubebuilder makes: it
+// is not applied as written.
+func isBase(u *unstructured.Unstructured) bool {
+	webhooks, _ := u.Object["webhooks"].([]any)
+	return slices.ContainsFunc(webhooks, func(one any) bool {
+		webhook, _ := one.(map[string]any)
+		namespace, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "namespace")
+		return namespace == "system"
+	})
 }
 
 // converts reports whether a CRD has a conversion webhook.
@@ -552,11 +567,15 @@ func versionsOf(u *unstructured.Unstructured) (names []string) {
 	return names
 }
 
-// hasRules reports whether a part of a CRD has validation rules.
+// hasRules reports whether a part of a CRD has validation rules, or describes the fields of the spec.
 func hasRules(part any) bool {
 	switch part := part.(type) {
 	case map[string]any:
 		if rules, ok := part["x-kubernetes-validations"].([]any); ok && len(rules) > 0 {
+			return true
+		}
+		spec, _ := part["spec"].(map[string]any)
+		if fields, _ := spec["properties"].(map[string]any); len(fields) > 0 {
 			return true
 		}
 		for _, below := range part {

@@ -43,6 +43,9 @@ func TestAFullDatabaseAfterARestart(t *testing.T) {
 	if r := h.Do("POST", defaultConfigMaps, object("more")); r.Code != http.StatusCreated && (r.Code != http.StatusServiceUnavailable || !strings.Contains(string(r.Raw), "the database of the storage is full")) {
 		t.Errorf("%d %s", r.Code, r.Raw)
 	}
+	if !speed.IsLong() {
+		return
+	}
 	s.Kill(t)
 	s.Flags("--etcd-quota", fmt.Sprint(2*quota))
 	s.Restart(t)

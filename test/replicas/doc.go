@@ -8,7 +8,7 @@
 //
 //	GATEHOUSE_JUDGED=10000 go test ./test/replicas -run TestHistories -v -timeout 30m
 //
-// it has that many in each mode. Joined servers meet two faults by default, more in the long run, and with
+// it has that many in each mode. Joined servers meet one fault by default, more in the long run, and with
 //
 //	GATEHOUSE_FAULTS=60 go test ./test/replicas -run TestHistoriesOfJoinedServers/strict -v -timeout 60m
 //

@@ -39,7 +39,7 @@ func TestHistoriesOfJoinedServers(t *testing.T) {
 	t.Parallel()
 	const maxStaleness = 5 * time.Second
 	judged, scheduling := extent()
-	count, many := speed.Of(2, 5), false
+	count, many := speed.Of(1, 5), false
 	if n, err := strconv.Atoi(os.Getenv("GATEHOUSE_FAULTS")); err == nil {
 		count, many = n, true
 	}

@@ -21,7 +21,7 @@ import (
 // S31.20: a command that works on the files of an etcd refuses data in use by a server, and names the server.
 func TestCommandsNextToAServer(t *testing.T) {
 	t.Parallel()
-	s, _ := begun(t, t.TempDir())
+	s := sharedFleet(t, joined, "--admission-consistency", "strict").servers[0]
 	good := filepath.Join(t.TempDir(), "good.tar")
 	if r := harness.Run(t, "backup", "save", "--data-dir", s.DataDir, good); r.Code != 0 {
 		t.Fatal(r.Err)

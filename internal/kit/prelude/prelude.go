@@ -24,16 +24,19 @@ const CollectAt = 400
 // end below it. A collection reads all static data of the program, a tenth of the time of a short command.
 const roomAtStart = 64 << 20
 
-// start is the state of the garbage collector until the first collection.
-var start struct {
+// collector is the state of the garbage collector from the start of the program to the first collection.
+type collector struct {
 	sync.Mutex
-	// room reports whether roomAtStart is the memory limit of the runtime, and limit is the limit afterwards.
-	room  bool
+	// waits reports whether there has been no collection, and room whether roomAtStart is the memory limit of the runtime.
+	waits, room bool
+	// limit is the memory limit after the room.
 	limit int64
 }
 
+var start collector
+
 func init() {
-	begin()
+	start.begin()
 	language := cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_MESSAGES"), os.Getenv("LANG"))
 	if !isKubectl(program.Name(), os.Args[1:]) || isEnglish(language) {
 		// kubectl's commands translate their texts during initialization, which loads all
@@ -43,7 +46,9 @@ func init() {
 }
 
 // begin gives the program room for its start.
-func begin() {
+func (c *collector) begin() {
+	c.Lock()
+	defer c.Unlock()
 	switch {
 	case os.Getenv("GOGC") != "":
 	case os.Getenv("GOMEMLIMIT") != "":
@@ -51,22 +56,26 @@ func begin() {
 	default:
 		debug.SetGCPercent(-1)
 		debug.SetMemoryLimit(roomAtStart)
-		start.room, start.limit = true, math.MaxInt64
+		c.waits, c.room, c.limit = true, true, math.MaxInt64
 		// The first collection finds that nothing refers to this object.
-		runtime.AddCleanup(new([64]byte), func(struct{}) { endStart() }, struct{}{})
+		runtime.AddCleanup(new([64]byte), (*collector).end, c)
 	}
 }
 
-// endStart lets garbage be collected as usual, unless another part of the program has configured that.
-func endStart() {
-	start.Lock()
-	defer start.Unlock()
+// end lets garbage be collected as usual, unless another part of the program has configured that.
+func (c *collector) end() {
+	c.Lock()
+	defer c.Unlock()
+	if !c.waits {
+		return
+	}
+	c.waits = false
 	if percent := debug.SetGCPercent(CollectAt); percent >= 0 {
 		debug.SetGCPercent(percent)
 	}
-	if start.room {
-		start.room = false
-		debug.SetMemoryLimit(start.limit)
+	if c.room {
+		c.room = false
+		debug.SetMemoryLimit(c.limit)
 	}
 }
 
@@ -79,21 +88,25 @@ func SetCollectAt(percent int) {
 }
 
 // LimitMemory sets the memory limit of the runtime, in bytes. It begins after the first collection of garbage.
-func LimitMemory(bytes int64) {
-	start.Lock()
-	defer start.Unlock()
-	if start.limit = bytes; !start.room {
+func LimitMemory(bytes int64) { start.limitMemory(bytes) }
+
+func (c *collector) limitMemory(bytes int64) {
+	c.Lock()
+	defer c.Unlock()
+	if c.limit = bytes; !c.room {
 		debug.SetMemoryLimit(bytes)
 	}
 }
 
 // TakeMemoryLimit returns the memory limit of the runtime in bytes, for a caller that sets one from now on.
-func TakeMemoryLimit() int64 {
-	start.Lock()
-	defer start.Unlock()
-	if start.room {
-		start.room = false
-		return start.limit
+func TakeMemoryLimit() int64 { return start.takeMemoryLimit() }
+
+func (c *collector) takeMemoryLimit() int64 {
+	c.Lock()
+	defer c.Unlock()
+	if c.room {
+		c.room = false
+		return c.limit
 	}
 	return debug.SetMemoryLimit(-1)
 }

@@ -8,15 +8,30 @@ import (
 	"time"
 )
 
-// The first collection of garbage ends the room of the start.
-func TestTheStartHasRoom(t *testing.T) {
+// begun returns a collector that has begun. That of the program has ended.
+func begun(t *testing.T) *collector {
+	t.Helper()
+	start.end()
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
-	begin()
+	percent, limit := debug.SetGCPercent(CollectAt), debug.SetMemoryLimit(-1)
+	c := &collector{}
+	c.begin()
+	t.Cleanup(func() {
+		c.end()
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	})
+	return c
+}
+
+// The first collection of garbage ends the room of the start.
+func TestTheStartHasRoom(t *testing.T) {
+	c := begun(t)
 	if limit := debug.SetMemoryLimit(-1); limit != roomAtStart {
 		t.Fatalf("the memory limit is %d", limit)
 	}
-	LimitMemory(1 << 30)
+	c.limitMemory(1 << 30)
 	runtime.GC()
 	for end := time.Now().Add(time.Minute); debug.SetMemoryLimit(-1) != 1<<30; runtime.Gosched() {
 		if time.Now().After(end) {
@@ -26,25 +41,21 @@ func TestTheStartHasRoom(t *testing.T) {
 	if percent := debug.SetGCPercent(CollectAt); percent != CollectAt {
 		t.Errorf("garbage is collected at a growth of %d percent", percent)
 	}
-	if limit := TakeMemoryLimit(); limit != 1<<30 {
+	if limit := c.takeMemoryLimit(); limit != 1<<30 {
 		t.Errorf("the limit is %d", limit)
 	}
 }
 
 // What another part of the program configures during the start stays.
 func TestTheEndOfTheStartKeepsChoices(t *testing.T) {
-	percent, limit := debug.SetGCPercent(60), debug.SetMemoryLimit(roomAtStart)
-	defer func() {
-		debug.SetGCPercent(percent)
-		debug.SetMemoryLimit(limit)
-	}()
-	start.room, start.limit = true, math.MaxInt64
-	if limit := TakeMemoryLimit(); limit != math.MaxInt64 {
+	c := begun(t)
+	if limit := c.takeMemoryLimit(); limit != math.MaxInt64 {
 		t.Errorf("without the room of the start, the limit is %d", limit)
 	}
 	debug.SetMemoryLimit(1 << 31)
-	endStart()
-	if limit, percent := TakeMemoryLimit(), debug.SetGCPercent(60); limit != 1<<31 || percent != 60 {
+	SetCollectAt(60)
+	c.end()
+	if limit, percent := c.takeMemoryLimit(), debug.SetGCPercent(60); limit != 1<<31 || percent != 60 {
 		t.Errorf("a limit of %d, and collections at %d percent", limit, percent)
 	}
 }

@@ -29,7 +29,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
-	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // gadgets returns a CRD that a suite installs.
@@ -251,7 +250,6 @@ func TestNoWriteEscapesWebhooksThatStartInstalled(t *testing.T) {
 
 // Suites that run at the same time do not disturb each other.
 func TestEnvironmentsStartInParallel(t *testing.T) {
-	speed.Long(t)
 	dir := assets(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	limit := make(chan struct{}, 4)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 	"github.com/gatehouse-dev/gatehouse/test/harness/engine"
-	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 const (
@@ -427,7 +426,6 @@ func notTakenHalfWritten(t *testing.T, h *harness.HTTP, d *manifestDirs) {
 // TestServersWithDifferentManifests verifies S21.25 and F24: servers may have different files, and their
 // state shows the differences.
 func TestServersWithDifferentManifests(t *testing.T) {
-	speed.Long(t)
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
 	one, two := newManifestDirs(t), newManifestDirs(t)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
-	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // TestChain verifies the interaction of the stages of admission: consecutive webhooks, the server's own
@@ -200,7 +199,6 @@ func testQuiet(t *testing.T, j *judged) {
 // TestPluginOrder verifies S9.2 and S9.11: flags select plugins by name, and the plugins keep the order of
 // the admission chain.
 func TestPluginOrder(t *testing.T) {
-	speed.Long(t)
 	t.Parallel()
 	hooks := harness.NewWebhookServer(t, nil)
 	for _, c := range []struct {

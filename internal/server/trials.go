@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -32,7 +31,6 @@ func (s *Server) Serve(w http.ResponseWriter, req *http.Request) *trace.Trace {
 	t := trace.New()
 	req = req.WithContext(trace.NewContext(req.Context(), t))
 	req.Header.Set("Authorization", "Bearer "+a.loopback.config.BearerToken)
-	req.RemoteAddr = net.JoinHostPort("127.0.0.1", "1")
 	req.RequestURI = req.URL.RequestURI()
 	a.generic.Handler.ServeHTTP(w, req)
 	t.Finish()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// begun returns a collector that has begun. That of the program has ended.
+// begun returns a started collector, and ends the collector of the program.
 func begun(t *testing.T) *collector {
 	t.Helper()
 	start.end()

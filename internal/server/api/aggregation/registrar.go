@@ -21,7 +21,7 @@ import (
 // group versions at all times (S22.3, S22.4).
 type registrar struct {
 	builtin []*apiregistrationv1.APIService
-	// priority is that of Options.
+	// priority is Options.Priority.
 	priority func(schema.GroupVersion) Priority
 	// controller is upstream's.
 	controller interface {

@@ -243,9 +243,13 @@ func (o *explainOptions) run(ctx context.Context, streams command.Streams) error
 		}
 		for i := range dependents {
 			d := &dependents[i]
+			object, err := d.Unstructured()
+			if err != nil {
+				return err
+			}
 			e, _, err := explain(ctx, &offline.Request{
-				Operation: "CREATE", Kind: kinds.Of(d.Object.GroupVersionKind()), Namespace: q.Namespace, Name: d.Object.GetName(),
-				Object: d.Object, User: d.By, DryRun: q.DryRun, All: q.All,
+				Operation: "CREATE", Kind: kinds.Of(object.GroupVersionKind()), Namespace: q.Namespace, Name: object.GetName(),
+				Object: object, User: d.By, DryRun: q.DryRun, All: q.All,
 			})
 			if err != nil {
 				return err

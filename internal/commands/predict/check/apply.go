@@ -203,7 +203,7 @@ func (r *run) alone(ctx context.Context, t *task, variants []*task) *stage.Answe
 	if err != nil || len(body) > mostJudged {
 		return nil
 	}
-	a, err := r.admin.Judge(ctx, t.kind, t.namespace, t.query(clientSideManager), body)
+	a, err := r.admin.Judge(ctx, &stage.Question{Kind: t.kind, Namespace: t.namespace, Query: t.query(clientSideManager), Body: body})
 	if err != nil || !a.OK() || len(a.Warnings) > 0 {
 		return nil
 	}

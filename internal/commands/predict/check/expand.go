@@ -2,7 +2,6 @@ package check
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -52,26 +51,25 @@ func (r *run) expand(ctx context.Context) error {
 // dependents tries to create the objects that controllers create for a workload. It returns functions that report the
 // rejections.
 func (r *run) dependents(ctx context.Context, t *task) (findings []func(), err error) {
-	stored := &unstructured.Unstructured{}
-	if json.Unmarshal(t.answer.Body, &stored.Object) != nil || stored.GroupVersionKind() != t.kind.Kind {
-		// The response belongs to a patch or a review.
-		return nil, nil
-	}
-	made, err := dependents.Of(stored)
+	// The response to a patch or a review has another kind.
+	made, err := dependents.OfEncoded(t.kind.Kind, t.answer.Body)
 	if err != nil {
 		return nil, fmt.Errorf("what controllers create for %s: %w", t.result.Title(), err)
 	}
 	for i := range made {
 		d := &made[i]
-		kind, controller := r.stage.Kinds().Of(d.Object.GroupVersionKind()), r.stage.Client(d.By.GetName(), d.By.GetGroups())
-		q := stage.HTTPRequest{Method: http.MethodPost, Path: stage.Collection(kind, t.namespace), ContentType: stage.JSON, Body: stage.Encode(d.Object.Object)}
-		q.Query = map[string][]string{"dryRun": {metav1.DryRunAll}}
+		kind, controller := r.stage.Kinds().Of(d.Object.GetObjectKind().GroupVersionKind()), r.stage.Client(d.By.GetName(), d.By.GetGroups())
+		query := map[string][]string{"dryRun": {metav1.DryRunAll}}
 		if !r.Call && !r.seesManagers && !r.predicting {
-			if a, err := controller.Judge(ctx, kind, t.namespace, q.Query, q.Body); err == nil && a.OK() {
+			if a, err := controller.Judge(ctx, &stage.Question{Kind: kind, Namespace: t.namespace, Query: query, Object: d.Object}); err == nil && a.OK() {
 				continue
 			}
 		}
-		a, err := controller.Do(ctx, q)
+		sent, err := d.Unstructured()
+		if err != nil {
+			return nil, err
+		}
+		a, err := controller.Do(ctx, stage.HTTPRequest{Method: http.MethodPost, Path: stage.Collection(kind, t.namespace), Query: query, ContentType: stage.JSON, Body: stage.Encode(sent.Object)})
 		if err != nil {
 			return nil, err
 		}
@@ -106,5 +104,5 @@ type dependent struct{ dependents.Dependent }
 
 // rejected returns the message of a finding for the reason of its rejection.
 func (d *dependent) rejected(why string) string {
-	return fmt.Sprintf("the %s that the controller of %s creates would be rejected: %s", d.Object.GetKind(), d.Of, why)
+	return fmt.Sprintf("the %s that the controller of %s creates would be rejected: %s", d.Object.GetObjectKind().GroupVersionKind().Kind, d.Of, why)
 }

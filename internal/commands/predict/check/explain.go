@@ -116,7 +116,11 @@ func (r *run) calls(ctx context.Context, world *offline.World, t *task) error {
 	}
 	for i := range t.dependents {
 		d := &t.dependents[i]
-		q := &offline.Request{Operation: "CREATE", Kind: r.stage.Kinds().Of(d.Object.GroupVersionKind()), Namespace: t.namespace, Name: d.Object.GetName(), Object: d.Object, User: d.By}
+		object, err := d.Unstructured()
+		if err != nil {
+			return err
+		}
+		q := &offline.Request{Operation: "CREATE", Kind: r.stage.Kinds().Of(object.GroupVersionKind()), Namespace: t.namespace, Name: object.GetName(), Object: object, User: d.By}
 		p, err := r.planFor(ctx, world, t, q)
 		if p == nil {
 			return err

@@ -18,13 +18,19 @@ import (
 	"k8s.io/kubernetes/pkg/controller"
 	"k8s.io/kubernetes/pkg/controller/daemon/util"
 
-	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
+// Object is a typed or untyped object whose kind is set.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
 // Dependent is an object that a controller creates for a workload.
 type Dependent struct {
-	Object *unstructured.Unstructured
+	// Object has version v1 of its group. It shares nothing with other objects.
+	Object Object
 	// By is the controller's user.
 	By user.Info
 	// Of names the object for which the controller creates it.
@@ -50,21 +56,36 @@ func controllerNamed(name string) user.Info {
 // of names, nodes, and the revision of a StatefulSet.
 func Of(workload *unstructured.Unstructured) ([]Dependent, error) {
 	kind := workload.GroupVersionKind()
-	if _, ok := makers[kind.GroupKind()]; !ok || !catalog.Scheme.Recognizes(kind) {
+	if !served(kind) {
 		return nil, nil
 	}
-	internal, err := offline.Decode(workload)
+	data, err := workload.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
-	version := schema.GroupVersion{Group: kind.Group, Version: "v1"}
-	typed, err := catalog.Scheme.ConvertToVersion(internal, version)
-	if err != nil {
+	return OfEncoded(kind, data)
+}
+
+// OfEncoded is Of for a workload in JSON. Content of another kind has no objects.
+func OfEncoded(kind schema.GroupVersionKind, data []byte) ([]Dependent, error) {
+	if !served(kind) {
+		return nil, nil
+	}
+	workload, found, err := catalog.Codecs.UniversalDecoder(kind.GroupVersion()).Decode(data, nil, nil)
+	switch {
+	case len(data) == 0 || found != nil && *found != kind:
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
 	m := &maker{}
-	m.of(typed, "spec")
+	m.of(workload, "spec")
 	return m.made, m.err
+}
+
+// served reports whether controllers create objects for a kind, which servers have in version v1.
+func served(kind schema.GroupVersionKind) bool {
+	return IsWorkload(kind.GroupKind()) && kind.Version == "v1"
 }
 
 // IsWorkload reports whether controllers create other objects for objects of a kind.
@@ -91,8 +112,8 @@ func (m *maker) of(object runtime.Object, at ...string) {
 	case *appsv1.Deployment:
 		identify(w)
 		set := replicaSet(w)
-		m.add(w, "Deployment", set, "apps/v1", "ReplicaSet", template)
-		m.of(set, at...)
+		m.add(w, "Deployment", set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), template)
+		m.of(new(*set), at...)
 	case *appsv1.ReplicaSet:
 		identify(w)
 		m.pod(w, "ReplicaSet", &w.Spec.Template, template, nil)
@@ -104,7 +125,7 @@ func (m *maker) of(object runtime.Object, at ...string) {
 	case *appsv1.StatefulSet:
 		identify(w)
 		for _, claim := range claims(w) {
-			m.add(w, "StatefulSet", &claim, "v1", "PersistentVolumeClaim", append(at[:len(at):len(at)], "volumeClaimTemplates"))
+			m.add(w, "StatefulSet", &claim, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), append(at[:len(at):len(at)], "volumeClaimTemplates"))
 		}
 		m.pod(w, "StatefulSet", &w.Spec.Template, template, func(pod *corev1.Pod) { inSet(w, pod) })
 	case *appsv1.DaemonSet:
@@ -122,8 +143,8 @@ func (m *maker) of(object runtime.Object, at ...string) {
 			},
 			Spec: *w.Spec.JobTemplate.Spec.DeepCopy(),
 		}
-		m.add(w, "CronJob", job, "batch/v1", "Job", append(at[:len(at):len(at)], "jobTemplate"))
-		m.of(job, append(at, "jobTemplate", "spec")...)
+		m.add(w, "CronJob", job, batchv1.SchemeGroupVersion.WithKind("Job"), append(at[:len(at):len(at)], "jobTemplate"))
+		m.of(new(*job), append(at, "jobTemplate", "spec")...)
 	}
 }
 
@@ -153,29 +174,32 @@ func (m *maker) pod(owner metav1.Object, kind string, template *corev1.PodTempla
 	if complete != nil {
 		complete(pod)
 	}
-	m.add(owner, kind, pod, "v1", "Pod", at)
+	m.add(owner, kind, pod, corev1.SchemeGroupVersion.WithKind("Pod"), at)
 }
 
 // add adds an object that the controller of a kind creates for its owner.
-func (m *maker) add(owner metav1.Object, kind string, object runtime.Object, apiVersion, objectKind string, at []string) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		m.err = err
-		return
-	}
-	u := &unstructured.Unstructured{Object: content}
-	u.SetAPIVersion(apiVersion)
-	u.SetKind(objectKind)
-	delete(content, "status")
-	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	unstructured.RemoveNestedField(content, "metadata", "uid")
+func (m *maker) add(owner metav1.Object, kind string, object Object, of schema.GroupVersionKind, at []string) {
+	object.GetObjectKind().SetGroupVersionKind(of)
 	name := ""
 	for group, controller := range makers {
 		if group.Kind == kind {
 			name = controller
 		}
 	}
-	m.made = append(m.made, Dependent{Object: u, By: controllerNamed(name), Of: fmt.Sprintf("%s %s", kind, owner.GetName()), Template: at})
+	m.made = append(m.made, Dependent{Object: object, By: controllerNamed(name), Of: fmt.Sprintf("%s %s", kind, owner.GetName()), Template: at})
+}
+
+// Unstructured returns a copy of the object as a controller sends it.
+func (d *Dependent) Unstructured() (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d.Object)
+	if err != nil {
+		return nil, err
+	}
+	if _, answered := d.Object.(*unstructured.Unstructured); !answered {
+		delete(content, "status")
+		unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	}
+	return &unstructured.Unstructured{Object: content}, nil
 }
 
 // replicaSet returns the ReplicaSet of a Deployment.
@@ -189,7 +213,7 @@ func replicaSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
 	}
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: d.Name + "-" + hash, Namespace: d.Namespace, Labels: template.Labels, Annotations: ofDeployment(d),
+			Name: d.Name + "-" + hash, Namespace: d.Namespace, Labels: maps.Clone(template.Labels), Annotations: ofDeployment(d),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 		},
 		Spec: appsv1.ReplicaSetSpec{Replicas: d.Spec.Replicas, MinReadySeconds: d.Spec.MinReadySeconds, Selector: selector, Template: template},

@@ -78,9 +78,9 @@ func (c *Client) Do(ctx context.Context, q HTTPRequest) (*Answer, error) {
 	return c.stage.send(ctx, q, &c.user, nil)
 }
 
-// Judge evaluates the create of an object by admission and validation alone, as Stage.Judge does.
-func (c *Client) Judge(ctx context.Context, k *offline.Kind, namespace string, query url.Values, body []byte) (*Answer, error) {
-	q := &Question{Method: http.MethodPost, Kind: k, Namespace: namespace, Query: query, ContentType: JSON, Body: body, User: c.user}
+// Judge evaluates a create by admission and validation alone, as Stage.Judge does.
+func (c *Client) Judge(ctx context.Context, q *Question) (*Answer, error) {
+	q.Method, q.ContentType, q.User = http.MethodPost, JSON, c.user
 	q.User.Groups = append(slices.Clone(c.user.Groups), user.AllAuthenticated)
 	return c.stage.Judge(ctx, q)
 }

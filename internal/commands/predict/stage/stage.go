@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -44,6 +46,9 @@ type Question struct {
 	Query                url.Values
 	ContentType          string
 	Body                 []byte
+	// Object is the object of a create instead of Body. It has the type and the version of the resource, and stays as
+	// it is.
+	Object runtime.Object
 	// User makes the request.
 	User user.DefaultInfo
 	// Invalid makes Judge evaluate a create even if the validation of its kind would reject the object.
@@ -57,6 +62,12 @@ func (s *Stage) Ask(ctx context.Context, q *Question) (*Answer, error) {
 	at := Collection(q.Kind, q.Namespace)
 	if q.Name != "" && q.Method != http.MethodPost || q.Subresource != "" {
 		at += "/" + url.PathEscape(q.Name)
+	}
+	if q.Object != nil {
+		var err error
+		if q.Body, err = json.Marshal(q.Object); err != nil {
+			return nil, err
+		}
 	}
 	if q.Subresource != "" {
 		at = path.Join(at, q.Subresource) + (&url.URL{Path: q.Subpath}).EscapedPath()
@@ -76,6 +87,9 @@ func (s *Stage) Ask(ctx context.Context, q *Question) (*Answer, error) {
 func (s *Stage) Judge(ctx context.Context, q *Question) (*Answer, error) {
 	t := &resources.Trial{Resource: q.Kind.Resource, Subresource: q.Subresource, Namespace: q.Namespace, Name: q.Name, Body: q.Body, Invalid: q.Invalid,
 		Strict: q.Query.Get("fieldValidation") == metav1.FieldValidationStrict}
+	if q.Object != nil {
+		t.Made = q.Object.DeepCopyObject()
+	}
 	success := http.StatusOK
 	switch {
 	case q.Method == http.MethodPost:

@@ -23,8 +23,10 @@ type Trial struct {
 	Operation admission.Operation
 	// Namespace and Name are the namespace and the name in the URL. A Create may have no name.
 	Namespace, Name string
-	// Body is the sent object, in JSON; a deletion has none.
+	// Body is the sent object, in JSON; a deletion has none. Made is the object instead of Body, in the version of the
+	// resource. The trial changes it.
 	Body []byte
+	Made runtime.Object
 	// Invalid allows a Create whose object the validation of its kind would reject.
 	Invalid bool
 	// Strict leaves a Create to its handler if the object has unknown fields or exists, or if the kind has warnings.
@@ -140,7 +142,15 @@ func (w *trying) decode(into runtime.Object) (runtime.Object, metav1.Object, err
 	if w.Strict {
 		serializer = info.StrictSerializer
 	}
-	obj, gvk, err := w.Scope.Serializer.DecoderToVersion(serializer, w.Scope.HubGroupVersion).Decode(w.Body, &kind, into)
+	var obj runtime.Object
+	var err error
+	gvk := &kind
+	if w.Made != nil {
+		w.Scope.Defaulter.Default(w.Made)
+		obj, err = w.Scope.Convertor.ConvertToVersion(w.Made, w.Scope.HubGroupVersion)
+	} else {
+		obj, gvk, err = w.Scope.Serializer.DecoderToVersion(serializer, w.Scope.HubGroupVersion).Decode(w.Body, &kind, into)
+	}
 	if err != nil || !w.Scope.AcceptsGroupVersion(gvk.GroupVersion()) {
 		return nil, nil, ErrOnlyServed
 	}

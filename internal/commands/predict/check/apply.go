@@ -49,7 +49,8 @@ type task struct {
 	dependents []dependent
 	// addresses maps the cluster IPs of sent that replace others to the cluster IPs of the file.
 	addresses map[string]string
-	// later are the paths of fields that the cluster's release does not have. They are removed from sent.
+	// later are the paths of fields that the cluster's release does not have, and of Gatehouse's field for initializers
+	// if the cluster's server is a kube-apiserver (S28.11). They are removed from sent.
 	later []string
 	// serverSide reports whether server-side apply is used because kubectl apply cannot store the object.
 	serverSide bool

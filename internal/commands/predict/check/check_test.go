@@ -266,6 +266,18 @@ spec:
 	}
 }
 
+// A kube-apiserver does not know the field for initializers (S28.11).
+func TestPendingInitializersAreForGatehouse(t *testing.T) {
+	text := "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, initializers: {pending: [{name: a.example.com}]}}}\n"
+	for gatehouse, want := range map[bool][]string{false: {"1 unknown-field: metadata.initializers"}, true: nil} {
+		found, err := check.Run(t.Context(), check.Options{Set: written(t, "new.yaml", text), Namespace: "default", Gatehouse: gatehouse})
+		if err != nil {
+			t.Fatal(err)
+		}
+		compare(t, errorsOf(found), want)
+	}
+}
+
 // BenchmarkAThousandManifests measures a check of 1,000 manifests after the start of the server, including reading
 // them: the time and the CPU time, in seconds.
 func BenchmarkAThousandManifests(b *testing.B) {

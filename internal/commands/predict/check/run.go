@@ -155,6 +155,10 @@ func (r *run) plan() {
 		}
 		t := &task{object: o, sent: r.toSend(o.Content)}
 		t.later = rejection.TakeLater(r.stage.Fields, t.sent.Object, t.sent.GroupVersionKind())
+		if metadata, ok := t.sent.Object["metadata"].(map[string]any); ok && !r.Gatehouse && metadata["initializers"] != nil {
+			delete(metadata, "initializers")
+			t.later = append(t.later, "metadata.initializers")
+		}
 		t.phase = order.PhaseOf(t.sent, paramKinds)
 		r.seesManagers = r.seesManagers || seesManagers(t.sent)
 		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")

@@ -305,7 +305,11 @@ func (r *Report) judged(t *task) {
 	rule, unread := a.rule(), false
 	for _, f := range rejection.Faults(s, t.object.Content) {
 		unread = unread || f.Unread
-		if f.Unread && slices.Contains(t.later, f.Field) {
+		switch {
+		case !f.Unread || !slices.Contains(t.later, f.Field):
+		case f.Field == initializersField:
+			f.Message += ", which only Gatehouse has"
+		default:
 			f.Message += ", which came after this release of Kubernetes"
 		}
 		r.addFinding(t, report.Error, rule, f.Place, f.Message)

@@ -143,6 +143,9 @@ func (r *run) applyInOrder(ctx context.Context) error {
 	return nil
 }
 
+// initializersField is the field for initializers, which only Gatehouse has.
+const initializersField = "metadata.initializers"
+
 // plan makes a task for every object, in the order of the files.
 func (r *run) plan() {
 	paramKinds := order.ParamKinds(r.Set.Unstructured())
@@ -157,7 +160,7 @@ func (r *run) plan() {
 		t.later = rejection.TakeLater(r.stage.Fields, t.sent.Object, t.sent.GroupVersionKind())
 		if metadata, ok := t.sent.Object["metadata"].(map[string]any); ok && !r.Gatehouse && metadata["initializers"] != nil {
 			delete(metadata, "initializers")
-			t.later = append(t.later, "metadata.initializers")
+			t.later = append(t.later, initializersField)
 		}
 		t.phase = order.PhaseOf(t.sent, paramKinds)
 		r.seesManagers = r.seesManagers || seesManagers(t.sent)

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/connections"
 )
 
 // shutdownTimeout bounds how long connections may delay the end of a server. Requests have a time
@@ -115,11 +114,7 @@ func (a *assembly) afterStart(ctx context.Context) {
 
 // serve handles requests until ctx ends.
 func (a *assembly) serve(ctx context.Context) error {
-	stopHangUp, err := connections.HangUp(ctx, a.loopback.config)
-	if err != nil {
-		return err
-	}
-	defer stopHangUp()
+	defer a.serving.inside.Close()
 	if clients := a.serving.connections; clients != nil {
 		defer context.AfterFunc(ctx, clients.CloseAll)()
 	}

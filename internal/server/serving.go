@@ -65,8 +65,10 @@ type serving struct {
 	// tokens signs and verifies the tokens of service accounts.
 	tokens *tokens.Tokens
 	info   *genericapiserver.SecureServingInfo
-	// loopback is the configuration of the server's clients of itself.
+	// loopback is the configuration of the server's clients of itself, which send requests through inside to handler.
 	loopback *restclient.Config
+	inside   *inprocess.Server
+	handler  http.Handler
 	address  Address
 	// given are the certificates of --tls-cert-file; nil without it.
 	given []byte
@@ -195,7 +197,19 @@ func (s *settings) hosts(advertised net.IP) []string {
 	return hosts
 }
 
-// secure sets up TLS, and the server's own connection to itself.
+// accepting is the listener of a server. It calls begin before the first connection is accepted.
+type accepting struct {
+	net.Listener
+	begin func()
+}
+
+// Accept implements net.Listener.
+func (l accepting) Accept() (net.Conn, error) {
+	l.begin()
+	return l.Listener.Accept()
+}
+
+// secure sets up TLS, and the server's own client.
 func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile string) error {
 	cert, err := certificates.NewPair("serving", certFile, keyFile)
 	if err != nil {
@@ -222,31 +236,24 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 		// TLS names these CAs to clients, which then present certificates that the CAs have signed.
 		clients = dynamiccertificates.NewUnionCAContentProvider(clients, v.proxies.CAContentProvider)
 	}
-	loopbackCert, loopbackKey, err := keys.Loopback(genericapiserver.LoopbackClientServerNameOverride)
-	if err != nil {
-		return fmt.Errorf("loopback certificate: %w", err)
-	}
-	loopback, err := dynamiccertificates.NewStaticSNICertKeyContent("loopback", loopbackCert, loopbackKey, genericapiserver.LoopbackClientServerNameOverride)
-	if err != nil {
-		return fmt.Errorf("loopback certificate: %w", err)
-	}
 	if s.EndAtOnce {
 		v.connections = connections.New(listener)
 		listener = v.connections
 	}
 	v.callers = bounds.NewListener(listener, anonymous)
 	secure := *s.SecureServing
-	secure.Listener = inflight.Pace(v.callers)
+	v.inside = inprocess.NewServer()
+	// The requests of the server itself wait until it accepts connections.
+	secure.Listener = accepting{inflight.Pace(v.callers), func() { v.inside.Open(v.handler) }}
 	if err := secure.ApplyTo(&v.info); err != nil {
 		return fmt.Errorf("--tls-*: %w", err)
 	}
-	v.info.Cert, v.info.ClientCA, v.info.SNICerts = cert, clients, append(v.info.SNICerts, loopback)
-	if v.loopback, err = v.info.NewLoopbackClientConfig(rand.Text(), loopbackCert); err != nil {
+	v.info.Cert, v.info.ClientCA = cert, clients
+	if v.loopback, err = v.info.NewLoopbackClientConfig(rand.Text(), nil); err != nil {
 		return fmt.Errorf("loopback client: %w", err)
 	}
 	v.loopback.QPS, v.loopback.Burst = -1, -1
-	// Compression costs more than it saves on a connection that never leaves the machine.
-	v.loopback.DisableCompression = true
+	v.loopback.TLSClientConfig, v.loopback.Transport = restclient.TLSClientConfig{}, v.inside
 	v.loopback.ContentType = runtime.ContentTypeProtobuf
 	v.loopback.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return nil
@@ -417,14 +424,6 @@ func newLoopback(config *restclient.Config, ready, stopped <-chan struct{}) (*lo
 		config: config, client: client, informers: informers.NewSharedInformerFactory(client, 0), stopped: stopped,
 		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
 	}, nil
-}
-
-// direct configures clients that need no connections. They are for many small requests after the server has answered
-// one, and cannot watch.
-func (l *loopback) direct(h http.Handler) *restclient.Config {
-	config := restclient.CopyConfig(l.config)
-	config.TLSClientConfig, config.Transport = restclient.TLSClientConfig{}, inprocess.Transport{Handler: h}
-	return config
 }
 
 // services returns the resolver that finds the webhooks behind services.

@@ -12,7 +12,6 @@ import (
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/internal/kit/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
@@ -42,12 +41,8 @@ type part struct {
 
 // newAssembly lists the steps of the start, and the functions that run after it.
 func newAssembly(c *controlled) (*assembly, error) {
-	direct := c.loopback.direct(c.generic.Handler)
-	client, err := kubernetes.NewForConfig(direct)
-	if err != nil {
-		return nil, err
-	}
-	objects := &bootstrap.Objects{Client: c.loopback.client, Direct: client, ServiceRange: c.settings.ServiceClusterIPRange, MakeAccount: c.admitter.makeAccount}
+	c.serving.handler = c.generic.Handler
+	objects := &bootstrap.Objects{Client: c.loopback.client, ServiceRange: c.settings.ServiceClusterIPRange, MakeAccount: c.admitter.makeAccount}
 	callers := aggregation.Callers{ClientCA: c.serving.clientCA, Proxies: c.serving.proxies}
 	a := &assembly{
 		controlled: c, objects: objects,
@@ -61,7 +56,7 @@ func newAssembly(c *controlled) (*assembly, error) {
 			{name: bootRoles, do: objects.OrLater(objects.Roles)},
 			{name: bootCustomKinds, do: c.api.custom.Ready},
 			{name: bootService, do: objects.OrLater(c.publisher.Start)},
-			{name: bootRegistered, do: objects.OrLater(func(ctx context.Context) error { return c.api.aggregator.Register(ctx, direct) })},
+			{name: bootRegistered, do: objects.OrLater(func(ctx context.Context) error { return c.api.aggregator.Register(ctx, c.loopback.config) })},
 			{name: bootAggregation, do: c.api.aggregator.Know, lasting: true},
 			{name: bootAuthentication, lasting: true, do: func(ctx context.Context) error { return callers.Publish(ctx, c.loopback.client) }},
 		}, hookSteps(c.hooks, c.loopback))),

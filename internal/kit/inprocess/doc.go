@@ -1,3 +1,3 @@
-// Package inprocess sends requests to handlers of the same process, without a connection. A response is returned
-// when it is complete, so watches and upgraded connections need the network.
+// Package inprocess sends requests to handlers of the same process, without a connection. Connections that are upgraded
+// need the network.
 package inprocess

@@ -144,7 +144,7 @@ func (s *Stage) serve(r *http.Request, rehearsal *server.Rehearsal) (out *httpte
 
 // Config returns a client configuration that sends requests to the server's handlers, as the server itself.
 func (s *Stage) Config() *rest.Config {
-	return &rest.Config{Host: "https://gatehouse.invalid", QPS: -1, UserAgent: "gatehouse", Transport: inprocess.Transport{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.server.Serve(w, r) })}}
+	return &rest.Config{Host: "https://gatehouse.invalid", QPS: -1, UserAgent: "gatehouse", Transport: s.inside}
 }
 
 // Response returns a JSON response to a request.

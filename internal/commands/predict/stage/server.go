@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/order"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/inprocess"
 	"github.com/gatehouse-dev/gatehouse/internal/kit/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/runtimeconfig"
@@ -65,6 +67,8 @@ func ConvertingAll(context.Context, string, *registration.ClientConfig) error { 
 type Stage struct {
 	Options
 	server *server.Server
+	// inside is the connection of the clients of Config.
+	inside *inprocess.Server
 	close  func()
 	// address is the address of the server for others.
 	address server.Address
@@ -167,6 +171,8 @@ func start(ctx context.Context, o Options) (*Stage, error) {
 		dir.Remove()
 		return nil, err
 	}
+	s.inside = inprocess.NewServer()
+	s.inside.Open(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.server.Serve(w, r) }))
 	running, end := context.WithCancel(ctx)
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -176,6 +182,7 @@ func start(ctx context.Context, o Options) (*Stage, error) {
 		})
 	}()
 	s.close = sync.OnceFunc(func() {
+		s.inside.Close()
 		end()
 		<-ended
 		dir.Remove()

@@ -32,9 +32,6 @@ const retryInterval = 5 * time.Second
 // step of the start counts as done, and Retry makes the object later.
 type Objects struct {
 	Client kubernetes.Interface
-	// Direct is a client without connections, for the many requests of Roles and Fairness. It is used when Client has
-	// had an answer.
-	Direct kubernetes.Interface
 	// ServiceRange is the range of cluster IPs.
 	ServiceRange string
 	// MakeAccount makes the service account of a namespace; nil if no controller of this
@@ -164,4 +161,4 @@ func (o *Objects) PriorityClasses(ctx context.Context) error {
 }
 
 // Roles makes the default roles of RBAC.
-func (o *Objects) Roles(ctx context.Context) error { return auth.Bootstrap(ctx, o.Direct) }
+func (o *Objects) Roles(ctx context.Context) error { return auth.Bootstrap(ctx, o.Client) }

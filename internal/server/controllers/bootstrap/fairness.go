@@ -32,7 +32,7 @@ func (o *Objects) Fairness(ctx context.Context, known informers.SharedInformerFa
 			return context.Cause(ctx)
 		}
 	}
-	client := o.Direct.FlowcontrolV1()
+	client := o.Client.FlowcontrolV1()
 	levels := ensurer.NewPriorityLevelConfigurationOps(client.PriorityLevelConfigurations(), kinds.PriorityLevelConfigurations().Lister())
 	schemas := ensurer.NewFlowSchemaOps(client.FlowSchemas(), kinds.FlowSchemas().Lister())
 	// A schema that is stored before its level would be reported as dangling.

@@ -1,3 +1,2 @@
-// Package connections closes connections: all connections of clients when a server for tests ends
-// at once, and the connections of a server to itself when the server ends.
+// Package connections closes all connections of clients when a server for tests ends at once.
 package connections

@@ -177,16 +177,6 @@ func (p *PKI) Serving(name string) (certPEM, keyPEM []byte, err error) {
 	return chain, own.keyPEM, nil
 }
 
-// Loopback makes a certificate for the server's connections to itself. It is
-// valid for name and never leaves the process.
-func Loopback(name string) (certPEM, keyPEM []byte, err error) {
-	p, err := newCA(ownCA, name)
-	if err != nil {
-		return nil, nil, err
-	}
-	return p.certPEM, p.keyPEM, nil
-}
-
 // Kubeconfig is the admin's kubeconfig for a server at the URL.
 func (p *PKI) Kubeconfig(url string, ca []byte) *clientcmdapi.Config {
 	c := clientcmdapi.NewConfig()

@@ -317,19 +317,23 @@ func TestDependentsAreThoseOfTheControllers(t *testing.T) {
 		}
 		for i := range objects {
 			d := &objects[i]
-			about := fmt.Sprintf("%s %s: %s", sent.GetKind(), sent.GetName(), d.Object.GetKind())
-			resource := client.Resource(kinds.Of(d.Object.GroupVersionKind()).Resource).Namespace("shop")
-			want := made(t, resource, d.Object)
+			plain, err := d.Unstructured()
+			if err != nil {
+				t.Fatal(err)
+			}
+			about := fmt.Sprintf("%s %s: %s", sent.GetKind(), sent.GetName(), plain.GetKind())
+			resource := client.Resource(kinds.Of(plain.GroupVersionKind()).Resource).Namespace("shop")
+			want := made(t, resource, plain)
 			config := s.As(d.By.GetName(), d.By.GetGroups()...)
 			by, err := dynamic.NewForConfig(config)
 			if err != nil {
 				t.Fatal(err)
 			}
-			object := d.Object.DeepCopy()
+			object := plain.DeepCopy()
 			if object.GetName() != "" {
 				object.SetName(object.GetName() + "-x")
 			}
-			got, err := by.Resource(kinds.Of(d.Object.GroupVersionKind()).Resource).Namespace("shop").
+			got, err := by.Resource(kinds.Of(plain.GroupVersionKind()).Resource).Namespace("shop").
 				Create(t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err != nil && !apierrors.IsForbidden(err) {
 				t.Fatalf("%s: %v", about, err)

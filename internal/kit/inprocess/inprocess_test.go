@@ -154,7 +154,7 @@ func TestResponsesAreStreams(t *testing.T) {
 			defer s.Close()
 			s.Open(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				defer close(ended)
-				notified := w.(http.CloseNotifier).CloseNotify() //nolint:staticcheck // Upstream's handlers look for it.
+				notified := w.(interface{ CloseNotify() <-chan bool }).CloseNotify()
 				w.Header().Set("Content-Type", "text/plain")
 				w.WriteHeader(http.StatusAccepted)
 				w.Header().Set("Content-Type", "is too late")

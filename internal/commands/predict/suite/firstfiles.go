@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/readers/manifests"
 )
 
@@ -53,6 +54,31 @@ func (n *needed) find() {
 			n.nearest(func(o map[string]any) bool { return at(o, "kind") == "Namespace" && at(o, "apiVersion") == "v1" })
 		}
 	}
+}
+
+// namespaces adds the files with the namespaces of the needed objects, and returns the namespaces that no file has.
+func (n *needed) namespaces() (missing []map[string]any) {
+	known := slices.Clone(stage.Everywhere)
+	for found := len(known); found > 0; {
+		before := len(known)
+		for _, o := range n.only().Objects {
+			name := at(o.Content, "metadata", "namespace")
+			if isPolicy(strings.TrimSuffix(at(o.Content, "kind"), bindingSuffix)) {
+				name = at(o.Content, "spec", "paramRef", "namespace")
+			}
+			if name == "" || slices.Contains(known, name) {
+				continue
+			}
+			known = append(known, name)
+			if len(n.nearest(func(o map[string]any) bool {
+				return at(o, "kind") == "Namespace" && at(o, "apiVersion") == "v1" && at(o, "metadata", "name") == name
+			})) == 0 {
+				missing = append(missing, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+			}
+		}
+		found = len(known) - before
+	}
+	return missing
 }
 
 // definition adds the file with a CRD.

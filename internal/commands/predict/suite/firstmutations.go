@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/google/cel-go/common/ast"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/internal/commands/predict/suite/solve"
@@ -37,18 +38,22 @@ func (f *firstTests) mutations() (tests []written, missing []string, err error) 
 	return tests, missing, nil
 }
 
-// variants yields goals for a mutation: none, the presence of the fields that it reads, and values of its conditions.
+// variants yields goals for a mutation: none, the presence of the fields that it reads, also of those that the mutations
+// of other policies read, and values of its conditions.
 func (f *firstTests) variants(i int) (list [][]solve.Goal) {
 	e := f.mutationsOf[i]
 	if e == nil {
 		return [][]solve.Goal{nil}
 	}
-	conditions, presence := solve.Branches(e)
-	var there []solve.Goal
-	for _, p := range presence {
-		there = append(there, solve.Goal{Expression: p, Want: true})
-	}
+	conditions, there := present(e)
 	list = append(list, nil, there)
+	for _, e := range f.otherMutations() {
+		_, others := present(e)
+		there = append(there, others...)
+	}
+	if len(there) > len(list[1]) {
+		list = append(list, there)
+	}
 	for _, c := range conditions {
 		for _, want := range []bool{true, false} {
 			goal := solve.Goal{Expression: c, Want: want}
@@ -56,6 +61,25 @@ func (f *firstTests) variants(i int) (list [][]solve.Goal) {
 		}
 	}
 	return list
+}
+
+// present returns the conditions of a mutation, and goals for the presence of the fields that it reads.
+func present(e ast.Expr) (conditions []ast.Expr, there []solve.Goal) {
+	conditions, presence := solve.Branches(e)
+	for _, p := range presence {
+		there = append(there, solve.Goal{Expression: p, Want: true})
+	}
+	return conditions, there
+}
+
+// otherMutations returns the mutations of the other policies of the test environment.
+func (f *firstTests) otherMutations() (list []ast.Expr) {
+	for _, o := range f.set.Objects {
+		if at(o.Content, "kind") == mutatingPolicy && at(o.Content, "metadata", "name") != f.name {
+			list = append(list, expressions(o, "mutations")...)
+		}
+	}
+	return slices.DeleteFunc(list, func(e ast.Expr) bool { return e == nil })
 }
 
 // changed returns a request that a mutation changes, and the object without the change; nil if none is found.

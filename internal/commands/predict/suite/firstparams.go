@@ -111,12 +111,8 @@ func (f *firstTests) distinguish() error {
 		if e == nil {
 			continue
 		}
-		_, presence := solve.Branches(e)
-		goals := f.goals(-1, func(int) bool { return false })
-		for _, p := range presence {
-			goals = append(goals, solve.Goal{Expression: p, Want: true})
-		}
-		if _, err := each(goals); err != nil {
+		_, there := present(e)
+		if _, err := each(append(f.goals(-1, func(int) bool { return false }), there...)); err != nil {
 			return err
 		}
 	}

@@ -330,15 +330,21 @@ func (f *firstTests) start(sj *requestKind) (st *solve.State, why string) {
 	document := func(content map[string]any, about *offline.Kind) *solve.Document {
 		return &solve.Document{Sent: content, Seen: runtime.DeepCopyJSON(content), Schema: offline.SchemaOf(about.Kind, f.definitions)}
 	}
-	if kind.Kind == (schema.GroupVersionKind{Version: "v1", Kind: "Pod"}) {
-		spec := object["spec"].(map[string]any)
+	mutates := at(f.policy.Content, "kind") == mutatingPolicy
+	switch spec, _ := object["spec"].(map[string]any); kind.Kind.GroupKind() {
+	case schema.GroupKind{Kind: "Pod"}:
 		if sj.sub != "" {
 			// Subresources of pods are for running pods.
 			spec["nodeName"], spec["serviceAccountName"] = "node", "default"
 		}
-		if at(f.policy.Content, "kind") == mutatingPolicy {
+		if mutates {
 			// The volume with the token has another name in each request.
 			spec["automountServiceAccountToken"] = false
+		}
+	case schema.GroupKind{Group: "batch", Kind: "Job"}:
+		if mutates || sj.operation == opUpdate {
+			// A generated selector has another UID in each request, and cannot be changed.
+			spec["manualSelector"], spec["selector"] = true, map[string]any{"matchLabels": map[string]any{"app": "test"}}
 		}
 	}
 	sent := kind.Takes(sj.sub)
@@ -740,6 +746,11 @@ func (f *firstTests) repairField(st *solve.State, path []any, c OutcomeCause) *s
 			// Only init containers that keep running have probes and hooks.
 			if i := slices.Index(path, any("initContainers")); i >= 0 && i+2 <= len(path) {
 				return st.Set(root, append(slices.Clone(path[:i+2]), "restartPolicy"), "Always")
+			}
+		case c.Reason == string(metav1.CauseTypeFieldValueNotFound) && slices.Contains(path, any("volumeMounts")):
+			i := slices.IndexFunc(path, func(name any) bool { return strings.HasSuffix(strings.ToLower(fmt.Sprint(name)), "containers") })
+			if m := quotedText.FindStringSubmatch(c.Message); m != nil && i > 0 {
+				return st.Add(root, append(slices.Clone(path[:i]), "volumes"), map[string]any{"name": m[1]})
 			}
 		case ownUsers.MatchString(c.Message):
 			for i, name := range path {

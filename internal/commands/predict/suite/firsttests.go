@@ -73,10 +73,15 @@ func First(ctx context.Context, file string, o FirstOptions) (text []byte, err e
 	if n.find(); len(n.policies) == 0 {
 		return nil, &FileError{file, 0, "the file has no ValidatingAdmissionPolicy and no MutatingAdmissionPolicy to make tests for"}
 	}
+	var all, documents strings.Builder
+	for _, d := range n.namespaces() {
+		documents.WriteString("---\n" + formatted(d))
+	}
 	around := set.Set
 	if !o.All {
 		around = n.only()
 	}
+	around.Objects = append(around.Objects, manifests.Parse(s.File, []byte(documents.String())).Objects...)
 	w, err := stage.Open(ctx, stage.Options{Webhooks: true, Gatehouse: o.Gatehouse, Fields: o.Fields})
 	if err != nil {
 		return nil, fmt.Errorf("starting a server to try requests with: %w", err)
@@ -85,7 +90,6 @@ func First(ctx context.Context, file string, o FirstOptions) (text []byte, err e
 	if _, err := load(ctx, w, around); err != nil {
 		return nil, err
 	}
-	var all, documents strings.Builder
 	for _, policy := range n.policies {
 		f := &firstTests{ctx: ctx, stage: w, suite: s, set: around, policy: policy, name: at(policy.Content, "metadata", "name"), labelled: map[string]map[string]string{}}
 		if err := f.write(dir); err != nil {
@@ -93,11 +97,7 @@ func First(ctx context.Context, file string, o FirstOptions) (text []byte, err e
 		}
 		all.WriteString(f.text.String())
 		for _, d := range f.documents {
-			data, err := yaml.Marshal(d)
-			if err != nil {
-				return nil, err
-			}
-			documents.WriteString("---\n" + string(data))
+			documents.WriteString("---\n" + formatted(d))
 		}
 	}
 	if !strings.Contains("\n"+all.String(), "\n- ") {
@@ -149,22 +149,22 @@ func (f *firstTests) remark(format string, args ...any) {
 
 // read parses the expressions of the policy.
 func (f *firstTests) read() {
-	variables := make([]solve.Variable, 0)
-	for _, v := range f.list("variables") {
+	f.conditions, f.validations = expressions(f.policy, "matchConditions"), expressions(f.policy, "validations")
+	f.mutationsOf = expressions(f.policy, "mutations")
+	f.solver = solve.New(slices.DeleteFunc(slices.Concat(f.conditions, f.validations, f.mutationsOf), func(e ast.Expr) bool { return e == nil })...)
+}
+
+// expressions parses the expressions in a list of a policy; an expression that cannot be parsed is nil.
+func expressions(policy *manifests.Object, field string) (list []ast.Expr) {
+	var variables []solve.Variable
+	for _, v := range mappings(walk(policy.Content, "spec", "variables")) {
 		variables = append(variables, solve.Variable{Name: at(v, "name"), Expression: at(v, "expression")})
 	}
-	parsed := func(list []map[string]any) (out []ast.Expr) {
-		for _, v := range list {
-			out = append(out, solve.Parse(at(v, "expression"), variables))
-		}
-		return out
+	for _, v := range mappings(walk(policy.Content, "spec", field)) {
+		text := cmp.Or(at(v, "expression"), at(v, "applyConfiguration", "expression"), at(v, "jsonPatch", "expression"))
+		list = append(list, solve.Parse(text, variables))
 	}
-	f.conditions, f.validations = parsed(f.list("matchConditions")), parsed(f.list("validations"))
-	for _, m := range f.list("mutations") {
-		text := cmp.Or(at(m, "applyConfiguration", "expression"), at(m, "jsonPatch", "expression"))
-		f.mutationsOf = append(f.mutationsOf, solve.Parse(text, variables))
-	}
-	f.solver = solve.New(slices.DeleteFunc(slices.Concat(f.conditions, f.validations, f.mutationsOf), func(e ast.Expr) bool { return e == nil })...)
+	return list
 }
 
 // list returns a list of objects in the spec of the policy.
@@ -293,14 +293,13 @@ func (f *firstTests) requests() (tests []written, missing []string, why string, 
 	return tests, missing, why, nil
 }
 
-// unmade returns the reason why the API rejects the smallest requests of a policy; empty if it accepts one.
+// unmade returns the reason why the API rejects the smallest request of each kind; empty if it accepts one.
 func (f *firstTests) unmade() string {
-	for _, sj := range f.subjects {
-		if sj.why != "" {
-			return fmt.Sprintf("no %s was found that the API accepts (%s); write tests with one", sj.kind.Kind.Kind, shorten(sj.why))
-		}
+	unmade := slices.DeleteFunc(slices.Clone(f.subjects), func(sj *requestKind) bool { return sj.why == "" })
+	if len(unmade) == 0 || len(unmade) < len(f.subjects) {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("no %s was found that the API accepts (%s); write tests with one", unmade[0].kind.Kind.Kind, shorten(unmade[0].why))
 }
 
 // never returns the part of a sentence about a validation that no request meets; empty if there is none.
@@ -383,15 +382,20 @@ func (f *firstTests) format(t written) string {
 	// The fields are in the order in which people write them.
 	fmt.Fprintf(&b, "- name: %s\n", quoted(t.name))
 	for _, part := range []map[string]any{{"request": t.sj.request(f, t.st)}, {"expect": t.expect}} {
-		data, err := yaml.Marshal(part)
-		if err != nil {
-			panic(fmt.Sprintf("suite: a test that was made: %v", err))
-		}
-		for line := range strings.Lines(string(data)) {
+		for line := range strings.Lines(formatted(part)) {
 			b.WriteString("  " + line)
 		}
 	}
 	return b.String()
+}
+
+// formatted returns content as YAML.
+func formatted(content map[string]any) string {
+	data, err := yaml.Marshal(content)
+	if err != nil {
+		panic(fmt.Sprintf("suite: content that was made: %v", err))
+	}
+	return string(data)
 }
 
 // plainName matches a name that YAML reads as written.

@@ -90,6 +90,43 @@ spec: {policyName: ` + name + `, validationActions: [Deny]}
   mutations:
   - {patchType: ApplyConfiguration, applyConfiguration: {expression: "has(object.metadata.labels) && 'team' in object.metadata.labels ? Object{} : Object{metadata: Object.metadata{labels: {'team': 'none'}}}"}}
 `), ", validationActions: [Deny]", "", 1), "Validating", "Mutating"), 2, []string{"mutates changes by spec.mutations[0]", "mutates leaves a request as it is"}},
+		{"JSON patches of lists that have elements, by two policies", strings.ReplaceAll(strings.ReplaceAll(policy("mounts", `jobs]}]}
+  matchConditions:
+  - {name: new, expression: "!has(object.spec.template.spec.volumes) || !object.spec.template.spec.volumes.exists(v, v.name == 'cache')"}
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: |
+        [JSONPatch{op: "add", path: "/spec/template/spec/containers/0/volumeMounts/-", value: Object.spec.template.spec.containers.volumeMounts{name: "cache", mountPath: "/cache"}},
+         JSONPatch{op: "add", path: "/spec/template/spec/volumes/-", value: Object.spec.template.spec.volumes{name: "cache"}},
+         JSONPatch{op: "add", path: "/spec/template/metadata/annotations/example.com~1" + "cache", value: "yes"}]
+`)+"---"+policy("waits", `jobs]}]}
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: |
+        has(object.spec.template.spec.initContainers) ? [] : [JSONPatch{op: "add", path: "/spec/template/spec/initContainers", value: [Object.spec.template.spec.initContainers{
+          name: "wait", image: "example.com/wait:1.0", volumeMounts: [Object.spec.template.spec.initContainers.volumeMounts{name: "certs", mountPath: "/certs"}]}]}]
+`), ", validationActions: [Deny]", ""), "Validating", "Mutating"), 4, []string{"mounts changes by spec.mutations[0]", "mounts excludes a request", "waits leaves a request"}},
+		{"extra fields of users", policy("nodes", `configmaps]}]}
+  validations: [{expression: "has(request.userInfo.extra) && 'example.com/node' in request.userInfo.extra"}]
+`), 2, []string{"extra:"}},
+		{"other objects in a namespace that no file has", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: a, namespace: tools}}\n---" + policy("free", `configmaps]}]}
+  validations: [{expression: "!has(object.data)"}]
+`), 2, []string{"kind: Namespace\nmetadata:\n  name: tools\n"}},
+		{"an object that needs one of several fields", `
+{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: runs.example.com}, spec: {group: example.com, scope: Namespaced, names: {kind: Run, plural: runs},
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, required: [spec], properties: {spec: {type: object, minProperties: 1, properties: {agent: {type: string}, steps: {type: integer}}}}}}}]}}
+---` + policy("runs", `runs]}]}
+  validations: [{expression: "!has(object.spec.steps)"}]
+`), 2, nil},
+		{"an old version", strings.ReplaceAll(policy("old", `configmaps]}]}
+  validations: [{expression: "!has(object.data)"}]
+`), "k8s.io/v1", "k8s.io/v1beta1"), 0, []string{"does not serve admissionregistration.k8s.io/v1beta1 ValidatingAdmissionPolicy (did you mean ValidatingAdmissionPolicy of admissionregistration.k8s.io/v1?)"}},
 		{"no binding", strings.Split(policy("free", `configmaps]}]}
   validations: [{expression: "false"}]
 `), "---")[0], 0, []string{"policies.yaml: no test could be made:\nno binding of free is in ., and a policy without one evaluates no request"}},

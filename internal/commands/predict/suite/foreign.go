@@ -126,11 +126,7 @@ func inForce(o *manifests.Object) *manifests.Object {
 
 // generated returns a generated object of the test environment.
 func (f *foreign) generated(content map[string]any) *manifests.Object {
-	data, err := yaml.Marshal(content)
-	if err != nil {
-		panic(fmt.Sprintf("suite: an object that was made: %v", err))
-	}
-	o := manifests.Parse(f.File, data).Objects[0]
+	o := manifests.Parse(f.File, []byte(formatted(content))).Objects[0]
 	o.Line = 1
 	return o
 }

@@ -445,7 +445,8 @@ func load(ctx context.Context, w *stage.Stage, set *manifests.Set) (notes []stri
 		o := places[r.Object]
 		for _, f := range rejection.Faults(r.Status, r.Object.Object) {
 			if r.Unserved {
-				f.Place, f.Message = "apiVersion", f.Message+": add the definition of the kind to the files"
+				meant := w.Kinds().Meant(r.Object.GroupVersionKind())
+				f.Place, f.Message = "apiVersion", f.Message+cmp.Or(meant, ": add the definition of the kind to the files")
 			}
 			line, _ := o.Place(f.Place)
 			failures = append(failures, report.Finding{

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -443,7 +444,8 @@ func (x *search) present(e ast.Expr, truth bool, st *State, then next) bool {
 func (x *search) samples(p place, st *State) []any {
 	d := st.Documents[p.root]
 	if d == nil || d.Schema == nil {
-		return append([]any{"test", true, int64(1), map[string]any{}, []any{}}, x.constants...)
+		// Users have extra fields with values only.
+		return append([]any{"test", true, int64(1), []any{"test"}, map[string]any{"other": []any{"other"}}, map[string]any{}, []any{}}, x.constants...)
 	}
 	s := schemaAt(d.Schema, p.path)
 	if s == nil {
@@ -657,7 +659,7 @@ func (x *search) contained(a, b ast.Expr, truth bool, st *State, then next) bool
 			return true
 		}
 	}
-	if isPlace && !other && x.try(p, []any{map[string]any{"other": []any{"other"}}, map[string]any{}, []any{}}, st, then) {
+	if isPlace && !other && x.try(p, x.samples(p, st), st, then) {
 		return true
 	}
 	if !isPlace || !known {
@@ -1251,6 +1253,8 @@ func branches(e ast.Expr, roots []string) (conditions, presence []ast.Expr) {
 		}
 		if e.Kind() == ast.SelectKind && !optional && slices.Contains(roots, rootOf(e)) {
 			presence = append(presence, call("has", e))
+		} else if e.Kind() == ast.StructKind && e.AsStruct().TypeName() == "JSONPatch" {
+			presence = append(presence, patched(e.AsStruct().Fields())...)
 		}
 		target, variables, body, ok := macro(e)
 		if !ok {
@@ -1277,6 +1281,44 @@ func branches(e ast.Expr, roots []string) (conditions, presence []ast.Expr) {
 	visit(e, false)
 	return conditions, presence
 }
+
+// patched returns the condition that the field exists which a JSONPatch changes, or in which it adds a value; none if the
+// path has no constant beginning.
+func patched(fields []ast.EntryExpr) []ast.Expr {
+	values := map[string]ast.Expr{}
+	for _, f := range fields {
+		values[f.AsStructField().Name()] = f.AsStructField().Value()
+	}
+	path, adds := values["path"], values["op"] != nil && literal(values["op"]) == "add"
+	for ; path != nil && function(path) == operators.Add; adds = true {
+		path = path.AsCall().Args()[0]
+	}
+	if path == nil {
+		return nil
+	}
+	written, _ := literal(path).(string)
+	steps := strings.Split(written, "/")[1:]
+	if adds && len(steps) > 0 {
+		steps = steps[:len(steps)-1]
+	}
+	var condition []ast.Expr
+	at := factory.NewIdent(0, Object)
+	for _, step := range steps {
+		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+		if n, err := strconv.Atoi(step); err == nil {
+			condition, at = []ast.Expr{call(operators.Greater, call("size", at), number(n))}, call(operators.Index, at, number(n))
+		} else if plain.MatchString(step) {
+			at = factory.NewSelect(0, at, step)
+			condition = []ast.Expr{call("has", at)}
+		} else {
+			condition, at = []ast.Expr{call(operators.In, text(step), at)}, call(operators.Index, at, text(step))
+		}
+	}
+	return condition
+}
+
+// plain matches the name of a field that an expression selects.
+var plain = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 
 // rootOf returns the variable of a field; empty for other expressions.
 func rootOf(e ast.Expr) string {

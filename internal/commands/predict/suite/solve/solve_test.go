@@ -91,6 +91,7 @@ func TestBothValuesOfAConditionAreFound(t *testing.T) {
 		"request.userInfo.username.startsWith('system:serviceaccount:')",
 		"'admins' in request.userInfo.groups",
 		"'a.example.com/node' in request.userInfo.extra",
+		"has(request.userInfo.extra) && request.userInfo.extra['a.example.com/node'][0] == object.metadata.name",
 		"authorizer.group('').resource('secrets').check('get').allowed()",
 		"namespaceObject.metadata.labels['env'] == 'prod'",
 		"request.namespace == 'shop'",

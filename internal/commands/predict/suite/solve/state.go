@@ -98,12 +98,11 @@ func (st *State) Info() *user.DefaultInfo {
 	extra, _ := st.User["extra"].(map[string]any)
 	for key, list := range extra {
 		values, _ := list.([]any)
-		if u.Extra == nil {
-			u.Extra = map[string][]string{}
-		}
-		u.Extra[key] = []string{}
 		for _, v := range values {
 			if text, ok := v.(string); ok {
+				if u.Extra == nil {
+					u.Extra = map[string][]string{}
+				}
 				u.Extra[key] = append(u.Extra[key], text)
 			}
 		}
@@ -414,6 +413,12 @@ func Field(root string, path []any) string { return place{root, path}.field() }
 // Set returns the request with a field set; nil if that is not possible.
 func (st *State) Set(root string, path []any, value any) *State {
 	return st.set(place{root, path}, value)
+}
+
+// Add returns the request with one more element in a list; nil if that is not possible.
+func (st *State) Add(root string, path []any, element any) *State {
+	out, _ := st.add(place{root, path}, element)
+	return out
 }
 
 // Remove returns the request without a field; nil if that is not possible.

@@ -1,6 +1,7 @@
 package solve
 
 import (
+	"maps"
 	"regexp/syntax"
 	"slices"
 	"strconv"
@@ -168,6 +169,13 @@ func sample(s *spec.Schema, name string, depth int) any {
 func sampleObject(s *spec.Schema, depth int) any {
 	object := map[string]any{}
 	for _, field := range s.Required {
+		property := s.Properties[field]
+		object[field] = sample(&property, field, depth+1)
+	}
+	for _, field := range slices.Sorted(maps.Keys(s.Properties)) {
+		if s.MinProperties == nil || int64(len(object)) >= *s.MinProperties {
+			break
+		}
 		property := s.Properties[field]
 		object[field] = sample(&property, field, depth+1)
 	}

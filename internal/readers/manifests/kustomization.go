@@ -3,6 +3,7 @@ package manifests
 import (
 	"cmp"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -33,6 +34,7 @@ func (r *reader) kustomization(path string) {
 		return
 	}
 	var content struct {
+		Namespace                    string
 		Resources, Bases, Components []string
 		Patches                      []patch
 		PatchesJSON6902              []patch  `json:"patchesJson6902"`
@@ -54,9 +56,11 @@ func (r *reader) kustomization(path string) {
 	for _, one := range slices.Concat(content.Resources, content.Bases, content.Components) {
 		r.resources[dir] = append(r.resources[dir], filepath.Join(dir, filepath.FromSlash(one)))
 	}
-	if len(content.Resources) > 0 {
+	// A kustomization of remote resources alone is about no file.
+	if slices.ContainsFunc(r.resources[dir], func(name string) bool { _, err := os.Stat(name); return err == nil }) && len(content.Resources) > 0 {
 		r.builds[dir] = path
 	}
+	r.named[dir] = content.Namespace != ""
 	patches := slices.Concat(content.Patches, content.PatchesJSON6902)
 	for _, one := range content.PatchesStrategicMerge {
 		if strings.Contains(one, "\n") {
@@ -170,15 +174,22 @@ func (r *reader) builtOn(dir string) map[string]bool {
 // unused finds the files that no kustomization reads.
 func (r *reader) unused() {
 	r.set.Unused = map[string]string{}
-	used, builds := map[string]bool{}, slices.Sorted(maps.Values(r.builds))
-	for _, list := range r.resources {
+	used, elsewhere, builds := map[string]bool{}, map[string]bool{}, slices.Sorted(maps.Values(r.builds))
+	for in, list := range r.resources {
 		for _, name := range list {
 			used[name] = true
+			elsewhere[name] = elsewhere[name] || in != filepath.Dir(name) || r.named[in]
 		}
 	}
 	for _, file := range r.set.Files {
-		if name := filepath.Clean(file); len(builds) > 0 && !used[name] {
-			r.set.Unused[name] = cmp.Or(r.builds[filepath.Dir(name)], builds[0])
+		name := filepath.Clean(file)
+		dir := filepath.Dir(name)
+		switch own := r.builds[dir]; {
+		case len(builds) > 0 && !used[name]:
+			r.set.Unused[name] = cmp.Or(own, builds[0])
+		case len(builds) > 1 && !elsewhere[name] && !used[dir]:
+			// No kustomization builds on its own one, which sets no namespace.
+			r.set.Unused[name] = builds[(slices.Index(builds, own)+1)%len(builds)]
 		}
 	}
 }

@@ -83,8 +83,17 @@ type Set struct {
 	Kustomized bool
 	// Patched are the objects that kustomizations change.
 	Patched []Patch
-	// Unused are the files that no kustomization reads, each with the kustomization beside it, or another one.
+	// built has the files of each kustomization.
+	built []map[string]bool
+	// Unused are the files that no kustomization reads, each with the kustomization beside it, or another one, and the files
+	// that only a kustomization reads which sets no namespace and is no part of another one, each with another one.
 	Unused map[string]string
+}
+
+// Together reports whether two files are one, or a kustomization has both.
+func (s *Set) Together(file, other string) bool {
+	file, other = filepath.Clean(file), filepath.Clean(other)
+	return file == other || slices.ContainsFunc(s.built, func(files map[string]bool) bool { return files[file] && files[other] })
 }
 
 // reader builds a Set.
@@ -96,6 +105,8 @@ type reader struct {
 	resources map[string][]string
 	// builds has the kustomization of each directory that names resources.
 	builds map[string]string
+	// named reports whether the kustomization of a directory sets a namespace.
+	named map[string]bool
 	// tests are the skipped directories and files for tests.
 	tests []string
 	// seen are the files that were read.
@@ -119,7 +130,7 @@ func Read(paths []string, stdin io.Reader) (*Set, error) { return ReadBut(&Ignor
 
 // ReadBut is Read without the ignored files, which become a Note.
 func ReadBut(ignore *Ignore, paths []string, stdin io.Reader) (*Set, error) {
-	r := &reader{ignore: ignore, patches: map[string]string{}, resources: map[string][]string{}, builds: map[string]string{}, seen: map[string]bool{}}
+	r := &reader{ignore: ignore, patches: map[string]string{}, resources: map[string][]string{}, builds: map[string]string{}, named: map[string]bool{}, seen: map[string]bool{}}
 	for _, path := range paths {
 		if path == Stdin {
 			data, err := files.ReadFrom(stdin, files.Objects)
@@ -151,6 +162,9 @@ func ReadBut(ignore *Ignore, paths []string, stdin io.Reader) (*Set, error) {
 	for i := range r.set.Patched {
 		p := &r.set.Patched[i]
 		p.files = r.builtOn(filepath.Dir(p.Kustomization))
+	}
+	for dir := range r.builds {
+		r.set.built = append(r.set.built, r.builtOn(dir))
 	}
 	r.unused()
 	if n := len(r.tests); n > 0 {

@@ -69,7 +69,7 @@ func parse(file string, data []byte, most int) (*Content, error) {
 			return
 		}
 		switch trimmed := bytes.TrimSpace(p.text); {
-		case len(trimmed) == 0:
+		case len(trimmed) == 0, string(trimmed) == "...":
 		case trimmed[0] == '{':
 			read[i].stream(file, p)
 		default:
@@ -256,6 +256,10 @@ func (c *Content) value(file string, p part, content any, root *yamlv3.Node) {
 	case object["apiVersion"] == nil && object["kind"] == nil:
 		c.note(Note{File: file, Line: o.Line, Message: "not a Kubernetes object: it has neither apiVersion nor kind"})
 		return
+	case (apiVersion == "" || kind == "") && object["metadata"] == nil && object["items"] == nil:
+		// Such as the configuration of a program.
+		c.note(Note{File: file, Line: o.Line, Message: "not a Kubernetes object: it has no metadata, and no " + missing(apiVersion)})
+		return
 	}
 	c.flatten(o)
 }
@@ -296,16 +300,20 @@ func skipped(text []byte) int {
 	return 0
 }
 
+// missing names the field that an object lacks beside apiVersion or kind.
+func missing(apiVersion string) string {
+	if apiVersion == "" {
+		return "apiVersion"
+	}
+	return "kind"
+}
+
 // flatten adds an object, or the items of a list.
 func (c *Content) flatten(o *Object) {
 	apiVersion, _ := o.Content["apiVersion"].(string)
 	kind, _ := o.Content["kind"].(string)
 	if apiVersion == "" || kind == "" {
-		missing := "apiVersion"
-		if apiVersion != "" {
-			missing = "kind"
-		}
-		c.problem(Problem{File: o.File, Line: o.Line, Message: missing + " is missing"})
+		c.problem(Problem{File: o.File, Line: o.Line, Message: missing(apiVersion) + " is missing"})
 		return
 	}
 	items, ok := o.Content["items"].([]any)

@@ -84,7 +84,7 @@ func TestBadFilesAreNamedWithTheirLine(t *testing.T) {
 		{"no YAML", "a: [", "f.yaml:1: did not find expected node content"},
 		{"no YAML in the second document", "---\n---\na: [", "f.yaml:3: did not find expected node content"},
 		{"no object", "- a\n", "f.yaml:1: not an object"},
-		{"no kind", "apiVersion: v1\n", "f.yaml:1: kind is missing"},
+		{"no kind", "apiVersion: v1\n", "f.yaml:1: not a Kubernetes object: it has no metadata, and no kind"},
 		{"an item without a kind", "apiVersion: v1\nkind: List\nitems:\n- {}\n", "f.yaml:4: apiVersion is missing"},
 		{"an unknown registration", "\napiVersion: admissionregistration.k8s.io/v9\nkind: InitializerConfiguration\n", "f.yaml:2: admissionregistration.k8s.io/v9, Kind=InitializerConfiguration is not a kind of registration"},
 		{"an invalid registration", valid + "initializers: [{name: short}]\n", `f.yaml:1: InitializerConfiguration "a": initializers[0].name: Invalid value`},

@@ -12,8 +12,8 @@ import (
 
 // Partial is an object with some known fields. In expressions it is a map.
 type Partial struct {
-	// Fields are the known fields: Absent, Unknown, a *Partial, or a value of JSON. Lists have one
-	// element for all elements.
+	// Fields are the known fields: Absent, Unknown, a *Partial, or a value of JSON. A list has one element: a *Partial,
+	// or any value.
 	Fields map[string]any
 	// Closed reports whether the object has no other fields. Otherwise they may have any value, or
 	// be absent.
@@ -44,8 +44,11 @@ func With(value any, path ...string) *Partial {
 
 // Merge returns an object with the known fields of two objects; the fields of p take precedence. A nil object has none.
 func Merge(p, other *Partial) *Partial {
-	if p == nil {
+	switch {
+	case p == nil:
 		return other
+	case other == nil:
+		return p
 	}
 	merged := &Partial{Fields: maps.Clone(p.Fields), Closed: p.Closed}
 	for name, value := range other.Fields {
@@ -86,7 +89,11 @@ func (p *Partial) Find(key ref.Val) (ref.Val, bool) {
 // partOf returns a value of Fields for an expression.
 func partOf(value any) ref.Val {
 	if list, ok := value.([]any); ok && len(list) > 0 {
-		return &sample{types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{Unknown})}
+		element := ref.Val(Unknown)
+		if known, ok := list[0].(*Partial); ok {
+			element = known
+		}
+		return &sample{types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{element})}
 	}
 	return types.DefaultTypeAdapter.NativeToValue(value)
 }

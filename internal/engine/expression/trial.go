@@ -31,6 +31,8 @@ type Setting struct {
 	// Missing is the field that Object, or with OfOld Old, does not have; nil for none.
 	Missing []string
 	OfOld   bool
+	// Free is set if any values of other fields may be compared with constants although the field is missing.
+	Free bool
 	// Present are paths of fields that both objects have, with the names joined by dots.
 	Present map[string]bool
 	// User is the user. RequestName and RequestNamespace are request.name and request.namespace.
@@ -379,7 +381,7 @@ func (r *trialRun) outcome() Trial {
 			t.If = append(t.If, r.unknown[g.part.ID()])
 			continue
 		}
-		if !r.s.independent(r.chains(g.part, r.loops), false) {
+		if !r.s.independent(r.chains(g.part, r.loops), false) && !(r.s.Free && compares(g.part)) {
 			return Trial{}
 		}
 		text := r.text(g.part)
@@ -392,6 +394,26 @@ func (r *trialRun) outcome() Trial {
 		t.If = append(t.If, text)
 	}
 	return t
+}
+
+// compares reports whether a part only compares fields with constants.
+func compares(e ast.Expr) bool {
+	if e.Kind() != ast.CallKind {
+		return false
+	}
+	args := e.AsCall().Args()
+	switch e.AsCall().FunctionName() {
+	case operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot:
+		return !slices.ContainsFunc(args, func(arg ast.Expr) bool { return !compares(arg) })
+	case operators.Equals, operators.NotEquals:
+		field := args[0]
+		if field.Kind() == ast.LiteralKind {
+			field = args[1]
+		}
+		root, path, _ := chain(field)
+		return len(path) > 1 && root != "" && (args[0].Kind() == ast.LiteralKind || args[1].Kind() == ast.LiteralKind)
+	}
+	return false
 }
 
 // text returns the source of a part.

@@ -64,7 +64,7 @@ func Check(ctx context.Context, w *Input, o Options) *Result {
 		Input: w, ctx: ctx, about: o.About, report: &Result{}, unseen: map[string]bool{},
 		filters: map[*snapshot.Entry]int{}, filterNumbers: map[string]int{},
 		shapes: map[string]*apiservercel.DeclType{}, checkers: map[string]*expression.Typed{},
-		minimal: map[schema.GroupVersionKind]*expression.Partial{}, schemas: map[schema.GroupVersionKind]*spec.Schema{},
+		minimal: map[string]*expression.Partial{}, schemas: map[schema.GroupVersionKind]*spec.Schema{},
 	}
 	for i, r := range o.Rules {
 		if ctx.Err() != nil {
@@ -109,7 +109,7 @@ type pass struct {
 	shapes   map[string]*apiservercel.DeclType
 	checkers map[string]*expression.Typed
 	// minimal are the smallest objects of kinds, and schemas their schemas.
-	minimal map[schema.GroupVersionKind]*expression.Partial
+	minimal map[string]*expression.Partial
 	schemas map[schema.GroupVersionKind]*spec.Schema
 }
 

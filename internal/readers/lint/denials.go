@@ -74,6 +74,9 @@ func (p *pass) necessities(e *snapshot.Entry) []necessity {
 		start.probes = append(start.probes, request(admission.Create, t, apiServer, nil))
 	}
 	start.probes = append(start.probes, lease(admission.Create, "kube-system", "apiserver-1", apiServer))
+	ranges := necessity{level: Warning, effect: "a range of service addresses gets no finalizer, or keeps it for ever after its deletion", probes: []*probe{
+		request(admission.Update, target{network, "v1", "ServiceCIDR", "servicecidrs", "", "", "kubernetes"}, controller("service-cidrs-controller"), nil),
+	}}
 	ends := necessity{level: Warning, effect: "a namespace with one is never gone after its deletion", byUsers: true}
 	finalizers := necessity{level: Warning, effect: "owners that are deleted in the foreground, and orphans, stay for ever", byUsers: true}
 	for i := range p.Resources {
@@ -88,7 +91,7 @@ func (p *pass) necessities(e *snapshot.Entry) []necessity {
 		}
 		finalizers.probes = append(finalizers.probes, request(admission.Update, t, controller("generic-garbage-collector"), nil))
 	}
-	return append(list, start, ends, finalizers)
+	return append(list, start, ranges, ends, finalizers)
 }
 
 var policyStopsCluster = &Rule{
@@ -101,7 +104,7 @@ var policyStopsCluster = &Rule{
 		p.ownParams(e)
 		for _, n := range p.necessities(e) {
 			var rejected []string
-			why := ""
+			why := &reasons{}
 			for _, q := range n.probes {
 				what := q.what + " by " + q.request.User.GetName()
 				if slices.Contains(rejected, what) {
@@ -109,7 +112,8 @@ var policyStopsCluster = &Rule{
 					continue
 				}
 				if reason := p.denied(e, q); reason != "" && !(n.byUsers && p.denied(e, creation(q)) != "") {
-					rejected, why = append(rejected, what), reason
+					rejected = append(rejected, what)
+					why.add(what, reason)
 				}
 			}
 			if len(rejected) > 0 {
@@ -132,17 +136,46 @@ func creation(q *probe) *probe {
 // stopsPods finds a policy that rejects well-known pods of kube-system because of their content.
 func (p *pass) stopsPods(e *snapshot.Entry) {
 	var rejected []string
-	why := ""
+	why := &reasons{}
 	for _, q := range wellKnownPods() {
 		changed := false
 		p.eachHitOf([]registration.Source{registration.MutatingPolicies, registration.Mutating}, q, mayAct, func(hit) { changed = true })
 		if reason := p.denied(e, q); reason != "" && !changed {
-			rejected, why = append(rejected, q.what), reason
+			rejected = append(rejected, q.what)
+			why.add(q.what, reason)
 		}
 	}
 	if len(rejected) > 0 {
 		p.findsAs(Warning, at(e.Entry), "the policy %s rejects the CREATE of well-known pods in namespace kube-system: %s; no new node gets them, and lost ones do not come back; %s", e, and(rejected), why)
 	}
+}
+
+// reasons are the reasons why requests are rejected, each with its requests.
+type reasons struct {
+	texts []string
+	of    map[string][]string
+}
+
+func (r *reasons) add(request, reason string) {
+	if r.of == nil {
+		r.of = map[string][]string{}
+	}
+	if r.of[reason] == nil {
+		r.texts = append(r.texts, reason)
+	}
+	r.of[reason] = append(r.of[reason], request)
+}
+
+// String names the requests of each reason, if there are several reasons.
+func (r *reasons) String() string {
+	if len(r.texts) == 1 {
+		return r.texts[0]
+	}
+	var list []string
+	for _, reason := range r.texts {
+		list = append(list, reason+" for "+few(r.of[reason]))
+	}
+	return strings.Join(list, ", and ")
 }
 
 // denied returns the reason why a policy rejects a request for any object; empty if it may allow it.

@@ -100,9 +100,11 @@ type Input struct {
 	// Schemas returns the schema of a kind, nil if the kind has none. If Schemas is nil, the types of
 	// expressions are unknown.
 	Schemas func(schema.GroupVersionKind) *spec.Schema
-	// Minimal returns the smallest valid object of a kind, with the defaults of an API server; nil if it is not
-	// known.
-	Minimal func(schema.GroupVersionKind) *expression.Partial
+	// Minimal returns the smallest valid object of a kind that has an object at a path, with the defaults of an API
+	// server; nil if it is not known. Steps into lists are indices.
+	Minimal func(kind schema.GroupVersionKind, at ...string) *expression.Partial
+	// Apart, if set, reports whether nothing shows that two objects of files are for one cluster.
+	Apart func(a, b Object) bool
 	// Served are the certificates that webhooks present, by address, for webhooks that were contacted.
 	Served map[Address]Served
 }
@@ -174,6 +176,14 @@ type Workload struct {
 	Replicas int
 	// Recreated is whether a new pod starts after the old one has ended: there is never more than one.
 	Recreated bool
+}
+
+// String returns the object without a namespace that its file does not name.
+func (w *Workload) String() string {
+	if w.Anywhere {
+		return Object{Kind: w.Kind, Name: w.Name}.String()
+	}
+	return w.Object.String()
 }
 
 // Conversion is the conversion webhook of a custom resource.

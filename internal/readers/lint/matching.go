@@ -27,44 +27,66 @@ var ruleNeverMatches = &Rule{
 		p.entries(func(e *snapshot.Entry) {
 			for i := range e.Rules {
 				r := &e.Rules[i]
-				if m.matches(e, r) {
-					if names := notNames(r); len(names) > 0 {
-						p.finds(at(e.Entry, append(rulesPath(e.Entry, i), "resourceNames")...), "no object has the name %s in resourceNames of rule %d of %s, which are compared as they are, without patterns", few(names), i+1, e)
-					}
-					if names := p.unserved(r); len(names) > 0 {
-						p.finds(at(e.Entry, append(rulesPath(e.Entry, i), "resources")...), "no request matches %s in rule %d of %s: the API serves no such resource in %s", few(names), i+1, e, groupsText(r.APIGroups))
-					}
-					continue
+				matches, group := m.matches(e, r), ""
+				if names := notNames(r); matches && len(names) > 0 {
+					p.finds(at(e.Entry, append(rulesPath(e.Entry, i), "resourceNames")...), "no object has the name %s in resourceNames of rule %d of %s, which are compared as they are, without patterns", few(names), i+1, e)
 				}
-				if group := p.undefined(r); group != "" {
+				if !matches {
+					group = p.undefined(r)
+				}
+				switch names, plurals := p.unserved(r); {
+				case len(names) > 0 && (matches || group != ""):
+					p.finds(at(e.Entry, append(rulesPath(e.Entry, i), "resources")...), "no request matches %s in rule %d of %s: the API serves no such resource in %s%s", few(names), i+1, e, groupsText(r.APIGroups), instead(plurals))
+				case matches:
+				case group != "":
 					p.misses("no file has %s of group %s: %s", few(r.Resources), group, p.rule.ID)
-					continue
+				default:
+					p.finds(at(e.Entry, rulesPath(e.Entry, i)...), "no request matches rule %d of %s: %s", i+1, e, p.mismatch(e.Source, r))
 				}
-				p.finds(at(e.Entry, rulesPath(e.Entry, i)...), "no request matches rule %d of %s: %s", i+1, e, p.mismatch(e.Source, r))
 			}
 		})
 	},
 }
 
-// unserved returns the resources in a rule that no version of its groups has. It is empty if the rule names a group whose
-// kinds are not all known.
-func (p *pass) unserved(r *registration.Rule) (list []string) {
+// unserved returns the resources in a rule that no version of its groups has. If the rule names a group whose kinds are
+// not all known, these are the names that no resource can have, and the singular names of resources. plurals are the
+// resources whose kinds it names.
+func (p *pass) unserved(r *registration.Rule) (list, plurals []string) {
 	known := func(group string) bool {
 		return group != "*" && (!p.Partial || slices.ContainsFunc(p.Resources, func(k Resource) bool { return k.Group == group && !k.Custom }))
 	}
-	if slices.ContainsFunc(r.APIGroups, func(group string) bool { return !known(group) }) {
-		return nil
-	}
+	all := !slices.ContainsFunc(r.APIGroups, func(group string) bool { return !known(group) })
 	for _, named := range r.Resources {
 		resource, sub, _ := strings.Cut(named, "/")
-		if resource != "*" && !slices.ContainsFunc(p.Resources, func(k Resource) bool {
-			return k.Resource == resource && slices.Contains(r.APIGroups, k.Group) && (sub == "*" || !k.kindOf(sub).Empty())
-		}) {
+		served, plural := false, ""
+		for _, k := range p.Resources {
+			if !slices.Contains(r.APIGroups, k.Group) {
+				continue
+			}
+			served = served || k.Resource == resource && (!all || sub == "*" || !k.kindOf(sub).Empty())
+			if strings.EqualFold(k.Kind.Kind, resource) {
+				plural = k.Resource
+			}
+		}
+		if resource != "*" && !served && (all || plural != "" || strings.Trim(resource, letters) == "" && resource != strings.ToLower(resource)) {
 			list = append(list, named)
+			if plural != "" {
+				plurals = append(plurals, plural)
+			}
 		}
 	}
-	return list
+	return list, plurals
 }
+
+// instead names the resources that a rule should name.
+func instead(plurals []string) string {
+	if len(plurals) == 0 {
+		return ""
+	}
+	return "; write " + few(plurals)
+}
+
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // groupsText names API groups.
 func groupsText(groups []string) string {

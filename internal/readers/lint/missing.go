@@ -68,7 +68,7 @@ type missing struct {
 func (p *pass) missingKeyOf(f *fact) (found *missing) {
 	for _, s := range p.settings(f) {
 		trial, open, ok := p.fails(f, &s.Setting)
-		if !ok || f.use == mutation && p.addedBefore(f, s.Missing) || f.use == validation && p.meant(f, &s) {
+		if !ok || f.use == mutation && p.addedBefore(f, s.Missing) || (f.use == validation || s.near != nil) && p.meant(f, &s) {
 			continue
 		}
 		// An expression that fails for one program alone is about objects that the program makes.
@@ -92,12 +92,19 @@ func (p *pass) missingKeyOf(f *fact) (found *missing) {
 }
 
 // meant reports whether a policy is to reject the requests of a setting: another validation is false for them, or this
-// one is false if the missing field has an empty value, and not true if it is null.
+// one is false if the missing field has an empty value, and not true if it is null. A field of list elements is needed if
+// the expression accepts none of the similar requests.
 func (p *pass) meant(f *fact, s *setting) bool {
 	if slices.ContainsFunc(p.factsOf(f.entry), func(other *fact) bool {
 		return other.use == validation && other.trials != nil && other.trials.Of(p.ctx, &s.Setting).Value == types.False
 	}) {
 		return true
+	}
+	if s.near != nil {
+		return !slices.ContainsFunc(s.near, func(one expression.Setting) bool {
+			trial := f.trials.Of(p.ctx, &one)
+			return trial.Err == nil && trial.Value != types.False
+		})
 	}
 	valued := func(value func(path []string) any) any {
 		one := s.Setting
@@ -223,6 +230,9 @@ type setting struct {
 	// subject has the kind of the objects, and smallest is the smallest object; nil if it is not known.
 	*subject
 	smallest *expression.Partial
+	// near are similar requests, for a field of list elements: a field above or below Missing is missing, or it is null
+	// and may be empty.
+	near []expression.Setting
 }
 
 // mostSettings bounds the settings of an expression.
@@ -249,7 +259,8 @@ func (p *pass) settings(f *fact) (list []setting) {
 		}
 		minimal := p.smallest(s)
 		add := func(one expression.Setting, what string, args ...any) {
-			list = append(list, setting{one, fmt.Sprintf(what, args...), s, minimal})
+			one.Free = len(one.Missing) > 1 && one.Missing[0] == "metadata" && one.Missing[1] != "name" && (s.Custom || s.kind.Empty())
+			list = append(list, setting{one, fmt.Sprintf(what, args...), s, minimal, nil})
 		}
 		for _, operation := range p.operationsOn(f.entry, s) {
 			base := settingFor(f, s, operation)
@@ -293,7 +304,16 @@ func (p *pass) settings(f *fact) (list []setting) {
 					}
 				}
 			}
-			if minimal == nil || operation == "DELETE" || !missing {
+			if minimal == nil || operation == "DELETE" {
+				continue
+			}
+			for _, one := range p.elements(f, s, base) {
+				if key := strings.Join(one.Missing, "."); !seen[key] {
+					seen[key] = true
+					list = append(list, one)
+				}
+			}
+			if !missing {
 				continue
 			}
 			one := base
@@ -303,6 +323,67 @@ func (p *pass) settings(f *fact) (list []setting) {
 	}
 	return list
 }
+
+// elements returns the requests whose object has a list with one element, which has no value for one of the fields that
+// an expression reads. The object has no other list that the expression reads and that it need not have.
+func (p *pass) elements(f *fact, s *subject, base expression.Setting) (list []setting) {
+	smallest := p.smallest(s)
+	var others *expression.Partial
+	type field struct{ of, in []string }
+	var fields []field
+	for _, read := range f.trials.Reads() {
+		n := slices.Index(read, expression.Element)
+		if read[0] != "object" || n < 2 {
+			continue
+		}
+		one := field{read[1:n], read[n+1:]}
+		if end := slices.Index(one.in, expression.Element); end >= 0 {
+			one.in = one.in[:end]
+		}
+		if p.lacks(s, smallest, one.of) {
+			others = expression.Merge(others, expression.Without(one.of...))
+			continue
+		}
+		fields = append(fields, one)
+	}
+	for _, one := range fields {
+		has := func(element *expression.Partial) expression.Setting {
+			found := base
+			found.Object = expression.Merge(expression.With([]any{element}, one.of...), others)
+			return found
+		}
+		without := func(n int) expression.Setting { return has(expression.Without(one.in[:n]...)) }
+		for n := 1; n <= len(one.in); n++ {
+			found := without(n)
+			found.Missing = slices.Concat(one.of, []string{"0"}, one.in[:n])
+			// A plugin mounts the token of the service account.
+			if s.kind == podKind && one.in[0] == "volumeMounts" || f.trials.Of(p.ctx, &found).Err == nil {
+				continue
+			}
+			if with := p.smallest(s, found.Missing[:len(found.Missing)-1]...); with == nil || !p.lacks(s, with, found.Missing) {
+				continue
+			}
+			near := []expression.Setting{}
+			if empty := has(expression.With("", one.in...)); f.trials.Of(p.ctx, &empty).Value != types.False {
+				near = append(near, has(expression.With(nil, one.in...)))
+			}
+			if n > 1 {
+				near = append(near, without(n-1))
+			}
+			if n < len(one.in) {
+				near = append(near, without(n+1))
+			}
+			what := fmt.Sprintf("the %s of %s with an element of %s without %s", base.Operation, s.Resource.Resource, strings.Join(one.of, "."), strings.Join(one.in[:n], "."))
+			if list = append(list, setting{found, what, s, smallest, near}); len(list) == mostElements {
+				return list
+			}
+		}
+	}
+	return list
+}
+
+// mostElements bounds the settings about list elements of an expression, a kind and an operation.
+const mostElements = 16
 
 // undefined returns the resources that the rules of an entry name, as of kinds whose metadata alone is known.
 func undefined(e *snapshot.Entry) (list []subject) {
@@ -334,15 +415,17 @@ func (p *pass) mayBeUnnamed(e *snapshot.Entry, s *subject) bool {
 		slices.ContainsFunc(e.Rules, func(r registration.Rule) bool { return len(r.ResourceNames) == 0 })
 }
 
-// smallest returns the smallest object of a kind; nil if it is not known, and for objects of subresources.
-func (p *pass) smallest(s *subject) *expression.Partial {
+// smallest returns the smallest object of a kind with an object at a path; nil if it is not known, and for objects of
+// subresources.
+func (p *pass) smallest(s *subject, at ...string) *expression.Partial {
 	if p.Minimal == nil || s.kind != s.Kind {
 		return nil
 	}
-	known, ok := p.minimal[s.Kind]
+	key := fmt.Sprint(s.Kind, at)
+	known, ok := p.minimal[key]
 	if !ok {
-		known = p.Minimal(s.Kind)
-		p.minimal[s.Kind] = known
+		known = p.Minimal(s.Kind, at...)
+		p.minimal[key] = known
 	}
 	return known
 }

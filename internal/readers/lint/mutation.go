@@ -72,7 +72,9 @@ var notReinvoked = &Rule{
 					continue
 				}
 				// The webhooks of one configuration are one program, which knows their order.
-				later := slices.DeleteFunc(slices.Clone(list[i+1:]), func(other hit) bool { return other.Configuration == h.Configuration })
+				later := slices.DeleteFunc(slices.Clone(list[i+1:]), func(other hit) bool {
+					return other.Configuration == h.Configuration || p.apart(h.Entry, other.Entry)
+				})
 				if len(later) == 0 {
 					continue
 				}
@@ -115,7 +117,7 @@ func (p *pass) orderedByName(source registration.Source) {
 				return
 			}
 			names := pair{first.Configuration, h.Configuration}
-			if said[names] || !p.isWanted(first) && !p.isWanted(h.Entry) || reaches(later, first.Configuration, h.Configuration, map[string]bool{}) {
+			if said[names] || p.apart(first, h.Entry) || !p.isWanted(first) && !p.isWanted(h.Entry) || reaches(later, first.Configuration, h.Configuration, map[string]bool{}) {
 				return
 			}
 			said[names] = true
@@ -126,6 +128,16 @@ func (p *pass) orderedByName(source registration.Source) {
 			p.finds(where, "%s acts before %s on %s because of its name alone", first.Configuration, h.Configuration, r.GroupResource())
 		})
 	}
+}
+
+// apart reports whether nothing shows that two entries are for one cluster.
+func (p *pass) apart(a, b *snapshot.Entry) bool {
+	if p.Apart == nil || !p.Apart(objectOf(a.Entry), objectOf(b.Entry)) {
+		return false
+	}
+	of, inside := p.serviceOf(&a.ClientConfig)
+	other, both := p.serviceOf(&b.ClientConfig)
+	return !inside || !both || of.Namespace != other.Namespace
 }
 
 // mayAct reports whether an entry can apply: a policy needs a binding.

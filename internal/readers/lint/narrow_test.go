@@ -20,6 +20,7 @@ func TestNarrowRules(t *testing.T) {
 	const core = `{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}`
 	const workloads = `{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}`
 	const things = `{apiGroups: [example.com], apiVersions: [v1], operations: [DELETE], resources: [things]}`
+	const everything = `{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*"]}`
 	const status = `{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [nodes/status]}`
 	const aside = "  namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, w]}]}\n"
 	const optIn = "  namespaceSelector: {matchLabels: {check: wanted}}\n"
@@ -95,7 +96,7 @@ func TestNarrowRules(t *testing.T) {
 		{"the wrong port of a service without a namespace", map[string]string{"a.yaml": hook(workloads, optIn) + strings.Replace(service("name: w"), "443", "8443", 1)}, []string{"service-port-missing"}, nil, "", nil},
 
 		{"a cycle with an object that a kustomization changes", circle("patches: [{path: selector.yaml}]\n"), nil, []string{"deadlock-cycle", "order-by-name"}, "kustomization.yaml changes it", nil},
-		{"a cycle", circle(""), []string{"deadlock-cycle", "order-by-name"}, nil, "", nil},
+		{"a cycle", circle(""), []string{"deadlock-cycle"}, nil, "", nil},
 
 		{"a server in kube-system", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "kube-system", things, "") + definition}, nil, []string{"delete-own-kind"}, "", nil},
 		{"a server in default", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "default", things, "") + definition}, nil, []string{"delete-own-kind"}, "", nil},
@@ -224,6 +225,22 @@ func TestNarrowRules(t *testing.T) {
 		{"one replica of a mutating webhook", map[string]string{"a.yaml": mutating(core, aside) + server}, []string{"warning single-replica"}, []string{"mutating-fails-closed"}, "", nil},
 		{"one replica that is never two", map[string]string{"a.yaml": hook(core, aside) + strings.Replace(server, "  replicas: 1\n", "  replicas: 1\n  strategy: {type: Recreate}\n", 1)}, nil, []string{"single-replica"}, "", nil},
 		{"an encoded line break as a placeholder", map[string]string{"a.yaml": bundle("Cg==", hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid", "ca-bundle-invalid", "ca-bundle-missing"}, "caBundle", nil},
+		{"capitals between underscores", map[string]string{"a.yaml": hook(core, "  namespaceSelector: {matchLabels: {a: __OWNER_VALUE__}}\n")}, nil, []string{"invalid"}, "webhooks[0].namespaceSelector.matchLabels.a", nil},
+		{"one underscore", map[string]string{"a.yaml": hook(core, "  namespaceSelector: {matchLabels: {a: _OWNER_VALUE_}}\n")}, []string{"error invalid"}, nil, "", nil},
+		{"a patch of annotations alone", map[string]string{"a.yaml": "apiVersion: admissionregistration.k8s.io/v1beta1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: a, annotations: {cert-manager.io/inject-ca-from: $(NAMESPACE)/$(NAME)}}\n"}, nil, []string{"registration-old"}, "is a patch", nil},
+		{"everything that a webhook changes, for a second", map[string]string{"a.yaml": mutating(everything, "  failurePolicy: Ignore\n  timeoutSeconds: 1\n")}, []string{"warning fail-on-leases"}, []string{"wildcard-everything"}, "", nil},
+		{"everything that a webhook changes, for three seconds", map[string]string{"a.yaml": mutating(everything, "  failurePolicy: Ignore\n  timeoutSeconds: 3\n")}, []string{"wildcard-everything"}, nil, "", nil},
+		{"webhooks of two folders", map[string]string{"a/a.yaml": mutating(core, aside), "b/b.yaml": webhook("Mutating", "v1", "b", "v", core, aside)}, nil, []string{"not-reinvoked", "order-by-name"}, "", nil},
+		{"webhooks of two folders for one namespace", map[string]string{"a/a.yaml": mutating(core, aside), "b/b.yaml": webhook("Mutating", "v1", "b", "w", core, aside)}, []string{"not-reinvoked", "order-by-name"}, nil, "", nil},
+		{"webhooks of two folders of a kustomization", map[string]string{"a/a.yaml": mutating(core, aside), "b/b.yaml": webhook("Mutating", "v1", "b", "v", core, aside), "kustomization.yaml": "resources: [a/a.yaml, b/b.yaml]\n"}, []string{"not-reinvoked", "order-by-name"}, nil, "", nil},
+		{"webhooks below one folder", map[string]string{"c/a/a.yaml": mutating(core, aside), "c/b/b.yaml": webhook("Mutating", "v1", "b", "v", core, aside)}, []string{"not-reinvoked", "order-by-name"}, nil, "", nil},
+		{"samples beside the server", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "w", things, "") + definition, "config/samples/a.yaml": thing("w")}, nil, []string{"delete-own-kind"}, "", nil},
+		{"a base that no other kustomization has", map[string]string{"d/kustomization.yaml": "resources: [b.yaml]\n", "d/b.yaml": service("name: b, namespace: system"), "a/kustomization.yaml": "resources: [a.yaml]\n", "a/a.yaml": webhook("Validating", "v1", "a", "system", core, "")}, nil, []string{"self-deadlock"}, "leaves out its file", nil},
+		{"a base with a namespace of its own", map[string]string{"d/kustomization.yaml": "resources: [b.yaml]\n", "d/b.yaml": service("name: b, namespace: system"), "a/kustomization.yaml": "namespace: x\nresources: [a.yaml]\n", "a/a.yaml": webhook("Validating", "v1", "a", "system", core, "")}, []string{"self-deadlock"}, nil, "", nil},
+		{"a kustomization of remote files alone", map[string]string{"d/kustomization.yaml": "resources: [https://example.com/crds.yaml]\n", "a/a.yaml": webhook("Validating", "v1", "a", "system", core, "")}, []string{"self-deadlock"}, nil, "", nil},
+		{"the singular of a resource", map[string]string{"a.yaml": hook(strings.Replace(things, "[things]", "[thing]", 1), "") + definition}, []string{"warning rule-never-matches"}, nil, "", nil},
+		{"the kind of a resource in no file", map[string]string{"a.yaml": hook(strings.Replace(things, "[things]", "[Gadget]", 1), "")}, []string{"warning rule-never-matches"}, nil, "", nil},
+		{"files of other programs", map[string]string{"a.yaml": hook(workloads, optIn), "b.yaml": "kind: CustomResourceStateMetrics\nspec: {}\n", "d.yaml": "---\n...\n"}, nil, nil, "no metadata, and no apiVersion", nil},
 		{"a word as a placeholder", map[string]string{"a.yaml": bundle("changeme", hook(core, ""))}, []string{"self-deadlock"}, []string{"invalid", "ca-bundle-invalid", "ca-bundle-missing"}, "caBundle", nil},
 
 		{"a resource that is not served", map[string]string{"a.yaml": hook(strings.Replace(workloads, "deployments", "deployment", 1), "")}, []string{"rule-never-matches"}, []string{"unscoped"}, "", nil},

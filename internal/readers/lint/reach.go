@@ -98,7 +98,7 @@ const brief = 2 * time.Second
 var wildcardEverything = &Rule{
 	ID: "wildcard-everything", Level: Warning, Advice: "webhook-limit-scope",
 	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
-		if !failsClosed(e) && !mutates(e) && e.Timeout <= brief {
+		if !failsClosed(e) && e.Timeout <= brief {
 			return
 		}
 		for i := range e.Rules {
@@ -156,7 +156,7 @@ func (p *pass) namespacedIn(e *snapshot.Entry) (names []string) {
 	for i := range e.Rules {
 		for _, named := range e.Rules[i].Resources {
 			resource, _, _ := strings.Cut(named, "/")
-			if wrong := p.unserved(&e.Rules[i]); slices.Contains(wrong, resource) || slices.Contains(wrong, named) {
+			if wrong, _ := p.unserved(&e.Rules[i]); slices.Contains(wrong, resource) || slices.Contains(wrong, named) {
 				continue
 			}
 			cluster := slices.ContainsFunc(p.Resources, func(r Resource) bool {

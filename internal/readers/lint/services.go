@@ -176,7 +176,7 @@ var singleReplica = &Rule{
 			nodes = nodes || w.Replicas < 0 || w.Recreated
 		}
 		if len(behind) > 0 && !nodes && total < 2 {
-			c.finds(p, p.rule.Level, c.under(), name.String(), "%s fails closed, and service %s has %d replica behind it (%s)", c.what, name, total, behind[0].Object)
+			c.finds(p, p.rule.Level, c.under(), name.String(), "%s fails closed, and service %s has %d replica behind it (%s)", c.what, name, total, behind[0])
 		}
 	}),
 }

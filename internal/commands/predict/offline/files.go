@@ -81,6 +81,9 @@ type files struct {
 	unused map[string]string
 	// kustomized is set if a file configures kustomize.
 	kustomized bool
+	// set has the files of roots, for lint rules.
+	set   *manifests.Set
+	roots []string
 }
 
 // Read makes a World of files, and of the .yaml, .yml and .json files of directories. Registrations must be valid.
@@ -188,6 +191,7 @@ func Survey(paths []string, in io.Reader, ignore *manifests.Ignore) (w *World, s
 			return nil, nil, nil, err
 		}
 		w.files.acceptances, w.files.patched, w.files.unused, w.files.kustomized = set.Acceptances, set.Patched, set.Unused, set.Kustomized
+		w.files.set, w.files.roots = set, paths
 		worlds = append(worlds, w)
 	}
 	w = worlds[0]
@@ -295,7 +299,7 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 	}
 	if skipped != nil {
 		if isPatch(u) {
-			*skipped = append(*skipped, fmt.Sprintf("%s: %s %q is a patch: its webhooks have no clientConfig", d.At(), u.GetKind(), u.GetName()))
+			*skipped = append(*skipped, fmt.Sprintf("%s: %s %q is a patch: it has no clientConfig", d.At(), u.GetKind(), u.GetName()))
 			return nil
 		}
 		written := writtenOf(u)
@@ -351,10 +355,13 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 }
 
 // isPatch reports whether a registration is a patch of one: its webhooks have fields beside their names, and none that
-// each webhook needs.
+// each webhook needs, or it has no webhooks and a placeholder in an annotation.
 func isPatch(u *unstructured.Unstructured) bool {
 	webhooks, _ := u.Object["webhooks"].([]any)
 	changes := false
+	for _, value := range u.GetAnnotations() {
+		changes = changes || u.Object["webhooks"] == nil && u.Object["spec"] == nil && placeholder.MatchString(value)
+	}
 	for _, one := range webhooks {
 		webhook, _ := one.(map[string]any)
 		if webhook["clientConfig"] != nil || webhook["admissionReviewVersions"] != nil || webhook["sideEffects"] != nil || webhook["rules"] != nil {
@@ -464,7 +471,7 @@ func fieldsOf(u *unstructured.Unstructured) map[string]bool {
 }
 
 // placeholder matches the parts of a value that a script, kustomize or a template replaces.
-var placeholder = regexp.MustCompile(`<[A-Za-z][\w. -]*>|\$\([^()]*\)|\$\{[\w.:-]+\}|\{\{[^{}]*\}\}`)
+var placeholder = regexp.MustCompile(`<[A-Za-z][\w. -]*>|\$\([^()]*\)|\$\{[\w.:-]+\}|\{\{[^{}]*\}\}|__[A-Z][A-Z0-9]*(_[A-Z0-9]+)*__`)
 
 // dummy matches a caBundle for a script to replace, which can be valid base64: words, and no name of a file.
 var dummy = regexp.MustCompile(`(?i)^([$%@_{\[.(]+[\w -]+[\]})%@_]*|[\w -]*(ca|cert|bundle|pem|base64|change|replace|inject|insert|tbd|placeholder|dummy|your)[\w -]*|x+)$`)

@@ -120,6 +120,9 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Inp
 				}
 			}
 			s.add(u, custom)
+			if !isSample(d.File) {
+				s.world.Kept[lint.Kept{GroupKind: u.GroupVersionKind().GroupKind(), Namespace: u.GetNamespace()}] = true
+			}
 			s.scaled(f.files, d, u)
 			if object := (lint.Object{Kind: u.GetKind(), Name: u.GetName()}); u.GroupVersionKind().GroupKind() == definitions && s.converts(object) {
 				s.patched(f.files, object, d)
@@ -166,6 +169,9 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Inp
 	r.Objects = objects
 	s.world.Snapshot = snapshot.Compile(r)
 	s.world.Schemas, s.world.Minimal = s.schema, s.minimal
+	if s.world.Partial {
+		s.world.Apart = w.files.apart
+	}
 	return s.world, nil
 }
 
@@ -198,6 +204,11 @@ func (s *survey) patched(f *files, object lint.Object, written *manifests.Object
 			s.world.Written[object] = as
 		}
 	}
+}
+
+// isSample reports whether a file has examples of objects.
+func isSample(file string) bool {
+	return slices.ContainsFunc(strings.Split(filepath.ToSlash(file), "/"), func(name string) bool { return name == "samples" || name == "examples" })
 }
 
 // isBase reports whether a webhook configuration has a service in the namespace of the bases that kubebuilder makes: it
@@ -244,6 +255,19 @@ func kindOf(obj runtime.Object) string {
 // About returns a function that reports whether an object is in the files of the World.
 func (w *World) About() func(lint.Object) bool {
 	return func(o lint.Object) bool { return w.files.document(o) != nil }
+}
+
+// apart reports whether two registrations are in different folders below a folder that was named, and no kustomization
+// has both.
+func (f *files) apart(a, b lint.Object) bool {
+	one, other := f.Find(a.Kind, a.Name), f.Find(b.Kind, b.Name)
+	if one == nil || other == nil || f.set == nil || f.set.Together(one.File, other.File) {
+		return false
+	}
+	return slices.ContainsFunc(f.roots, func(root string) bool {
+		folder, of := treeOf(root, one.File), treeOf(root, other.File)
+		return folder != "" && of != "" && folder != of && folder != filepath.Base(one.File) && of != filepath.Base(other.File)
+	})
 }
 
 // document returns the document of an object, nil if no file has it.
@@ -390,7 +414,6 @@ func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResour
 	if w.Partial {
 		// For a cluster, waiting finds these objects.
 		s.waits(u, object)
-		w.Kept[lint.Kept{GroupKind: u.GroupVersionKind().GroupKind(), Namespace: u.GetNamespace()}] = true
 	}
 	switch u.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Kind: "Namespace"}:

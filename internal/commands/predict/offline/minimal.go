@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -45,14 +46,17 @@ var setByOthers = map[string][]string{
 	"Namespace":             {"spec"},
 }
 
-// minimal returns the smallest valid object of a kind, with the defaults of an API server; nil if it is not known. A
-// value that the defaults do not set is unknown.
-func (s *survey) minimal(kind schema.GroupVersionKind) *expression.Partial {
+// minimal returns the smallest valid object of a kind that has an object at a path, with the defaults of an API server;
+// nil if it is not known. A value that the defaults do not set is unknown.
+func (s *survey) minimal(kind schema.GroupVersionKind, at ...string) *expression.Partial {
 	given := samples()[kind]
 	var defaulted map[string]any
 	if given != nil {
 		named := given.DeepCopy()
 		named.SetName("example")
+		if !put(named.Object, at) {
+			return nil
+		}
 		object, err := Decode(named)
 		if err != nil {
 			return nil
@@ -64,7 +68,7 @@ func (s *survey) minimal(kind schema.GroupVersionKind) *expression.Partial {
 		defaulted = shown.Object
 	} else {
 		made := s.schema(kind)
-		if _, custom := s.definedAs(kind); !custom || made == nil {
+		if _, custom := s.definedAs(kind); !custom || made == nil || len(at) > 0 {
 			return nil
 		}
 		content, _ := required(made, true).(map[string]any)
@@ -101,6 +105,27 @@ func (s *survey) minimal(kind schema.GroupVersionKind) *expression.Partial {
 		"metadata": metadata, "status": expression.Unknown, "kind": kind.Kind, "apiVersion": kind.GroupVersion().String(),
 	})
 	return p
+}
+
+// put adds an empty object at a path, if there is none; ok is false if the path leads into another value or out of a list.
+func put(content any, at []string) (ok bool) {
+	for _, step := range at {
+		switch in := content.(type) {
+		case map[string]any:
+			if in[step] == nil {
+				in[step] = map[string]any{}
+			}
+			content = in[step]
+		case []any:
+			n, err := strconv.Atoi(step)
+			if err != nil || n >= len(in) {
+				return false
+			}
+			content = in[n]
+		}
+	}
+	_, ok = content.(map[string]any)
+	return ok
 }
 
 // partial returns the known part of an object with defaults. given is the object without defaults.

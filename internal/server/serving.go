@@ -77,8 +77,7 @@ type serving struct {
 	members memberCert
 	// port is where the server listens.
 	port int
-	// connections are the open connections of all clients, including the server itself; nil unless
-	// they are to be closed at the end.
+	// connections are the open connections of all clients; nil unless they are to be closed at the end.
 	connections *connections.Listener
 	// callers bounds the connections of clients that have not authenticated.
 	callers *bounds.Listener

@@ -38,8 +38,8 @@ func (f *firstTests) mutations() (tests []written, missing []string, err error) 
 	return tests, missing, nil
 }
 
-// variants yields goals for a mutation: none, the presence of the fields that it reads, also of those that the mutations
-// of other policies read, and values of its conditions.
+// variants yields goals for a mutation: no goal, the presence of its fields, the presence of the fields of all mutations,
+// and values of the mutation's conditions.
 func (f *firstTests) variants(i int) (list [][]solve.Goal) {
 	e := f.mutationsOf[i]
 	if e == nil {

@@ -407,9 +407,6 @@ func (s starting) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// WrappedRoundTripper implements the interface of k8s.io/apimachinery/pkg/util/net.
-func (s starting) WrappedRoundTripper() http.RoundTripper { return s.RoundTripper }
-
 func newLoopback(config *restclient.Config, ready, stopped <-chan struct{}) (*loopback, error) {
 	reads := &aggregation.Reads{}
 	config.Wrap(reads.Wrap)

@@ -68,9 +68,6 @@ type bounded struct {
 	next  http.RoundTripper
 }
 
-// WrappedRoundTripper lets upstream's clients close idle connections.
-func (b bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
-
 // RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	p := b.reads.proxy(req)

@@ -15,7 +15,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/metadata"
@@ -261,20 +260,4 @@ func TestDocumentsOfARemoteServerAreBounded(t *testing.T) {
 
 func asAggregator(ctx context.Context) context.Context {
 	return request.WithUser(ctx, &user.DefaultInfo{Name: "system:kube-aggregator"})
-}
-
-type idler struct {
-	http.RoundTripper
-	closed bool
-}
-
-func (i *idler) CloseIdleConnections() { i.closed = true }
-
-// Clients can close the idle connections of a bounded transport.
-func TestIdleConnectionsOfABoundedTransportAreClosed(t *testing.T) {
-	inner := &idler{RoundTripper: http.DefaultTransport}
-	utilnet.CloseIdleConnectionsFor(new(Reads).Wrap(inner))
-	if !inner.closed {
-		t.Error("the idle connections are open")
-	}
 }

@@ -48,11 +48,12 @@ const (
 )
 
 // operationsExplained is printed above the table.
-const operationsExplained = `Medians, with the smallest and largest value. 16 clients, each with an HTTP/2 connection of its own, make one request
+const operationsExplained = `Medians, with the smallest and largest value, and of seven rounds or more with the quartiles. 16 clients, each with an HTTP/2 connection of its own, make one request
 after the other to a server with its defaults. The CPU time of one request includes the server and its etcd.
 Allocations are counted in the process of the server, with etcd only where it is embedded. The load comes from the same
 machine. A request that fails ends the measurement. Answers are JSON, not compressed, if nothing else is said. A cached list asks
-for resource version 0, a consistent one for none. Ratios compare the second server with the first.
+for resource version 0, a consistent one for none. Ratios compare the second server with the first, of seven rounds or more round by
+round.
 
 `
 

@@ -74,7 +74,11 @@ func (t *Table) Median(name, column string) (value float64, ok bool) {
 	return median(slices.Sorted(slices.Values(t.rows[i].values[column]))), true
 }
 
-// Print writes the table as Markdown: the median, and the smallest and largest value.
+// enough is the number of values from which on their spread is given by quartiles. With fewer, it is the smallest and the
+// largest value.
+const enough = 7
+
+// Print writes the table as Markdown: medians and their spread.
 func (t *Table) Print(w io.Writer, columns []string) {
 	fmt.Fprint(w, "| |")
 	for _, column := range columns {
@@ -109,11 +113,21 @@ func (t *Table) Print(w io.Writer, columns []string) {
 	}
 }
 
-// ratio formats the ratio of the second column to the first; empty if one of them has no value.
+// ratio formats the ratio of the second column to the first; empty if one of them has no value. With enough values in
+// both, it is that of each round, and its spread.
 func (r *row) ratio(columns []string) string {
 	first, second := r.values[columns[0]], r.values[columns[1]]
 	if len(first) == 0 || len(second) == 0 {
 		return ""
+	}
+	if len(first) == len(second) && len(first) >= enough && !slices.Contains(first, 0) {
+		ratios := make([]float64, len(first))
+		for i := range ratios {
+			ratios[i] = second[i] / first[i]
+		}
+		slices.Sort(ratios)
+		low, high := spread(ratios)
+		return fmt.Sprintf("%sx (%s to %s)", figure(median(ratios)), figure(low), figure(high))
 	}
 	of := median(slices.Sorted(slices.Values(first)))
 	if of == 0 {
@@ -130,7 +144,17 @@ func summary(values []float64) string {
 	if len(v) == 1 {
 		return fmt.Sprintf("**%s**", figure(v[0]))
 	}
-	return fmt.Sprintf("**%s** (%s to %s)", figure(median(v)), figure(v[0]), figure(v[len(v)-1]))
+	low, high := spread(v)
+	return fmt.Sprintf("**%s** (%s to %s)", figure(median(v)), figure(low), figure(high))
+}
+
+// spread returns the quartiles of sorted values, or the smallest and largest of a few.
+func spread(v []float64) (low, high float64) {
+	if len(v) < enough {
+		return v[0], v[len(v)-1]
+	}
+	half := len(v) / 2
+	return median(v[:half]), median(v[len(v)-half:])
 }
 
 // median returns the median of sorted values.

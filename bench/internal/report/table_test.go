@@ -53,3 +53,18 @@ func TestTableHasMediansAndSpread(t *testing.T) {
 		t.Error("there is a median of no values")
 	}
 }
+
+// From seven rounds on, the spread is the quartiles, and ratios are those of the rounds.
+func TestManyRoundsHaveQuartiles(t *testing.T) {
+	r := Table{Ratio: true}
+	for i, v := range []float64{100, 900, 300, 400, 500, 600, 700} {
+		r.Add("creates", "/s", "a", v)
+		r.Add("creates", "/s", "b", v*float64(i+1))
+	}
+	var b strings.Builder
+	r.Print(&b, []string{"a", "b"})
+	want := "| creates (/s) | **500** (300 to 700) | **1800** (900 to 3600) | 4.00x (2.00 to 6.00) |\n"
+	if got := b.String(); !strings.HasSuffix(got, want) {
+		t.Errorf("table:\n%s\nwant its last line:\n%s", got, want)
+	}
+}

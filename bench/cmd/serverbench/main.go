@@ -68,7 +68,7 @@ func main() {
 	numbers := flag.String("definitions", "", "measure with these numbers of CustomResourceDefinitions, a `list`, and not webhooks and starts")
 	fields := flag.Int("fields", 160, "how many fields a definition has")
 	operations := flag.String("operations", "", "measure these kinds of requests, a `list`, and not webhooks and starts: all, or of "+operationNames())
-	flag.IntVar(&o.objects, "objects", 2500, "how many pods the operations work on")
+	flag.IntVar(&o.objects, "objects", usualObjects, "how many pods the operations work on")
 	scales := flag.String("scale", "", "measure more and more of these, a `list`, and not webhooks and starts: all, or of "+scaleNames())
 	flag.DurationVar(&o.patience, "patience", 10*time.Minute, "how long one size of -scale may take; after a longer size, no larger size is tried")
 	flag.StringVar(&o.profiles, "profiles", "", "`directory` for profiles of heap and goroutines with definitions, and of the CPU and the allocations with operations; GATEHOUSE_BINARY must be built from ./cmd/profiled, and GATEHOUSE_PROFILES be the same directory")
@@ -180,7 +180,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 		return err
 	}
 	if o.operations != nil {
-		return o.Finish(out, "Operations compared with kube-apiserver", operationsExplained, table.String())
+		return o.Finish(out, "Operations compared with kube-apiserver"+o.numbered(), operationsExplained, table.String())
 	}
 	if o.definitions != nil {
 		return o.Finish(out, "Definitions compared with kube-apiserver", definitionsExplained, table.String())

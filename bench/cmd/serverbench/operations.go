@@ -48,11 +48,11 @@ const (
 )
 
 // operationsExplained is printed above the table.
-const operationsExplained = `Medians, with the smallest and largest value, and of seven rounds or more with the quartiles. 16 clients, each with an HTTP/2 connection of its own, make one request
-after the other to a server with its defaults. The CPU time of one request includes the server and its etcd.
-Allocations are counted in the process of the server, with etcd only where it is embedded. The load comes from the same
+const operationsExplained = `Medians, with the smallest and largest value, or from seven rounds on the quartiles. 16 clients, each with an HTTP/2 connection
+of its own, make one request after the other to a server with its defaults. The CPU time of one request includes the server and
+its etcd. Allocations are counted in the process of the server, with etcd only where it is embedded. The load comes from the same
 machine. A request that fails ends the measurement. Answers are JSON, not compressed, if nothing else is said. A cached list asks
-for resource version 0, a consistent one for none. Ratios compare the second server with the first, of seven rounds or more round by
+for resource version 0, a consistent one for none. Ratios compare the second server with the first, from seven rounds on round by
 round.
 
 `
@@ -150,9 +150,20 @@ func (o *options) parseOperations(operations, scales string) (err error) {
 		return errors.New("-objects: there must be 500 or more")
 	}
 	if o.operations != nil {
-		o.Section = "serverbench operations"
+		o.Section = "serverbench operations" + o.numbered()
 	}
 	return nil
+}
+
+// usualObjects is the number of pods without the flag -objects.
+const usualObjects = 2500
+
+// numbered distinguishes the section of operations on an unusual number of pods.
+func (o *options) numbered() string {
+	if o.objects == usualObjects {
+		return ""
+	}
+	return fmt.Sprintf(", %d pods", o.objects)
 }
 
 // choose returns the elements of all that a list names, in the order of all.

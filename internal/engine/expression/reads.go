@@ -37,13 +37,30 @@ func (t *Trials) Arguments(function string) [][]string {
 	return r.list
 }
 
+// Comparison is a comparison of a field with a constant text.
+type Comparison struct {
+	At Place
+	// Paths are the paths that the field may have, as in Reads.
+	Paths [][]string
+	Text  string
+}
+
+// Comparisons returns the comparisons of fields with constant texts by ==, != and in. It leaves out fields for which the
+// expression has a default value.
+func (t *Trials) Comparisons() []Comparison {
+	r := &reads{t: t}
+	r.visit(t.tree.Expr(), map[string][][]string{})
+	return r.comparisons
+}
+
 // reads collects paths. loops are the paths of the variables of loops.
 type reads struct {
 	t        *Trials
 	function string
 	// values leaves out fields that are required to be present.
-	values bool
-	list   [][]string
+	values      bool
+	list        [][]string
+	comparisons []Comparison
 }
 
 func (r *reads) add(paths [][]string) {
@@ -71,6 +88,7 @@ func (r *reads) visit(e ast.Expr, loops map[string][][]string) {
 		r.within(e.AsSelect().Operand(), loops)
 	case ast.CallKind:
 		call := e.AsCall()
+		r.compare(call, loops)
 		if call.FunctionName() == r.function && r.function != "" && len(call.Args()) == 1 {
 			r.add(r.resolve(call.Args()[0], loops))
 		}
@@ -111,6 +129,50 @@ func (r *reads) visit(e ast.Expr, loops map[string][][]string) {
 		r.visit(c.LoopStep(), inner)
 		r.visit(c.Result(), inner)
 	}
+}
+
+// compare collects the comparisons that a call makes.
+func (r *reads) compare(call ast.CallExpr, loops map[string][][]string) {
+	name := call.FunctionName()
+	if name != operators.Equals && name != operators.NotEquals && name != operators.In {
+		return
+	}
+	field, other := call.Args()[0], call.Args()[1]
+	if textOf(field) != "" {
+		field, other = other, field
+	}
+	texts := []ast.Expr{other}
+	if other.Kind() == ast.ListKind {
+		texts = other.AsList().Elements()
+	}
+	if !r.t.isField(field) {
+		return
+	}
+	at := r.t.tree.SourceInfo().GetStartLocation(field.ID())
+	for _, one := range texts {
+		if text := textOf(one); text != "" {
+			r.comparisons = append(r.comparisons, Comparison{Place{at.Line(), at.Column() + 1}, r.resolve(field, loops), text})
+		}
+	}
+}
+
+// isField reports whether a part has the value of a field and no other.
+func (t *Trials) isField(e ast.Expr) bool {
+	switch e.Kind() {
+	case ast.IdentKind:
+		return true
+	case ast.SelectKind:
+		s := e.AsSelect()
+		if of := s.Operand(); of.Kind() == ast.IdentKind && of.AsIdent() == "variables" {
+			v := t.Named(s.FieldName())
+			return v != nil && v.isField(v.tree.Expr())
+		}
+		return !s.IsTestOnly() && t.isField(s.Operand())
+	case ast.CallKind:
+		call := e.AsCall()
+		return call.FunctionName() == operators.Index && t.isField(call.Args()[0])
+	}
+	return false
 }
 
 // presence returns the part whose field, key or value an expression requires to be present; nil if it is no such test.

@@ -91,6 +91,7 @@ var expressionTypes = &Rule{
 		for _, f := range p.analyses() {
 			if f.broken == nil {
 				p.findsMistakes(f)
+				p.findsImpossible(f)
 			}
 		}
 		p.entries(func(e *snapshot.Entry) {
@@ -105,6 +106,7 @@ var expressionTypes = &Rule{
 					}
 				}
 				p.findsMistakes(one)
+				p.findsImpossible(one)
 			}
 		})
 	},

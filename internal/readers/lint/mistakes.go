@@ -53,6 +53,44 @@ var quantityAsNumber = &Rule{
 	}),
 }
 
+// findsImpossible adds findings for comparisons with texts that a field never has.
+func (p *pass) findsImpossible(f *fact) {
+	if f.trials == nil || f.broken != nil {
+		return
+	}
+	list, others := p.subjects(f.entry)
+	for _, c := range f.trials.Comparisons() {
+		if values := p.valuesOf(c.Paths, list, others); len(values) > 0 && !slices.Contains(values, c.Text) {
+			p.findsAs(Warning, f.at(), "an expression of %s compares %s with %q at %d:%d, and its values are %s", f.entry, strings.Join(c.Paths[0], "."), c.Text, c.At.Line, c.At.Column, few(values))
+		}
+	}
+}
+
+// valuesOf returns the values that fields with the same meaning may have; empty if they may have others.
+func (p *pass) valuesOf(paths [][]string, list []subject, others bool) (values []string) {
+	for _, path := range paths {
+		switch {
+		case slices.Equal(path, []string{"request", "operation"}):
+			values = append(values, "CREATE", "UPDATE", "DELETE", "CONNECT")
+			continue
+		case path[0] != "object" && path[0] != "oldObject" || others:
+			return nil
+		}
+		for _, s := range list {
+			field := fieldOf(p.schemaOf(s.kind), path[1:])
+			if field == nil || len(field.Enum) == 0 {
+				return nil
+			}
+			for _, one := range field.Enum {
+				if text, ok := one.(string); ok && !slices.Contains(values, text) {
+					values = append(values, text)
+				}
+			}
+		}
+	}
+	return values
+}
+
 // fieldOf returns the schema of a field; nil if it is not known.
 func fieldOf(s *spec.Schema, path []string) *spec.Schema {
 	for _, step := range path {

@@ -135,6 +135,9 @@ func (p *pass) apart(a, b *snapshot.Entry) bool {
 	if p.Apart == nil || !p.Apart(objectOf(a.Entry), objectOf(b.Entry)) {
 		return false
 	}
+	if a.Webhook == nil || b.Webhook == nil {
+		return true
+	}
 	of, inside := p.serviceOf(&a.ClientConfig)
 	other, both := p.serviceOf(&b.ClientConfig)
 	return !inside || !both || of.Namespace != other.Namespace

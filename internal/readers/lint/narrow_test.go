@@ -36,6 +36,9 @@ func TestNarrowRules(t *testing.T) {
 	}
 	hook := func(rule, more string) string { return webhook("Validating", "v1", "a", "w", rule, more) }
 	mutating := func(rule, more string) string { return webhook("Mutating", "v1", "a", "w", rule, more) }
+	mutation := func(name string) string {
+		return policy("Mutating", name, core, "  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{}'}}]\n")
+	}
 	old := func(more string) string { return webhook("Validating", "v1beta1", "a", "w", core, more) }
 	bundle := func(value, text string) string {
 		return strings.Replace(text, "  clientConfig:\n", "  clientConfig:\n    caBundle: "+value+"\n", 1)
@@ -232,6 +235,8 @@ func TestNarrowRules(t *testing.T) {
 		{"everything that a webhook changes, for three seconds", map[string]string{"a.yaml": mutating(everything, "  failurePolicy: Ignore\n  timeoutSeconds: 3\n")}, []string{"wildcard-everything"}, nil, "", nil},
 		{"webhooks of two folders", map[string]string{"a/a.yaml": mutating(core, aside), "b/b.yaml": webhook("Mutating", "v1", "b", "v", core, aside)}, nil, []string{"not-reinvoked", "order-by-name"}, "", nil},
 		{"webhooks of two folders for one namespace", map[string]string{"a/a.yaml": mutating(core, aside), "b/b.yaml": webhook("Mutating", "v1", "b", "w", core, aside)}, []string{"not-reinvoked", "order-by-name"}, nil, "", nil},
+		{"policies of two folders", map[string]string{"a/a.yaml": mutation("a"), "b/b.yaml": mutation("b")}, nil, []string{"order-by-name"}, "", nil},
+		{"policies of one folder", map[string]string{"a/a.yaml": mutation("a"), "a/b.yaml": mutation("b")}, []string{"order-by-name"}, nil, "", nil},
 		{"webhooks of two folders of a kustomization", map[string]string{"a/a.yaml": mutating(core, aside), "b/b.yaml": webhook("Mutating", "v1", "b", "v", core, aside), "kustomization.yaml": "resources: [a/a.yaml, b/b.yaml]\n"}, []string{"not-reinvoked", "order-by-name"}, nil, "", nil},
 		{"webhooks below one folder", map[string]string{"c/a/a.yaml": mutating(core, aside), "c/b/b.yaml": webhook("Mutating", "v1", "b", "v", core, aside)}, []string{"not-reinvoked", "order-by-name"}, nil, "", nil},
 		{"samples beside the server", map[string]string{"a.yaml": webhook("Validating", "v1", "a", "w", things, "") + definition, "config/samples/a.yaml": thing("w")}, nil, []string{"delete-own-kind"}, "", nil},

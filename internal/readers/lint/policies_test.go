@@ -165,7 +165,7 @@ func TestPoliciesOfIncidents(t *testing.T) {
 		{"exec without a label", selecting("matchExpressions: [{key: app, operator: DoesNotExist}]", validates(core("CONNECT", "pods/exec"), "false")), "", ""},
 		{"exec without a value", selecting("matchExpressions: [{key: app, operator: NotIn, values: [x]}]", validates(core("CONNECT", "pods/exec"), "false")), "", ""},
 		{"a selector on pods", selecting("matchLabels: {app: web}", validates(core("CREATE", "pods"), "object.spec.?hostNetwork.orValue(false) == false")), "", ""},
-		{"status has the labels of the object", selecting("matchLabels: {app: web}", validates(core("UPDATE", "pods/status"), "object.status.phase != 'x'")), "", ""},
+		{"status has the labels of the object", selecting("matchLabels: {app: web}", validates(core("UPDATE", "pods/status"), "object.status.phase != 'Failed'")), "", ""},
 		{"exec, by a webhook", hook(`{url: "https://hooks.example.com/"}`, core("CONNECT", "pods/exec"), "  objectSelector: {matchLabels: {app: web}}\n"), "selector-on-subresource", "PodExecOptions"},
 
 		// Nulls and missing keys.

@@ -158,6 +158,9 @@ func TestPoliciesOfIncidents(t *testing.T) {
 		{"status decides about the spec", widgetCRD + validates(widget, "!has(object.status) || !has(object.status.phase) || object.status.phase != 'Ready' || object.spec.provider == 'a'"), "", ""},
 
 		// Selectors on subresources.
+		{"users and every resource", validates(everything, "request.userInfo.username != 'x'"), "subresource-forgotten", "*/*"},
+		{"users and every subresource", validates(strings.Replace(everything, `["*"]}`, `["*/*"]}`, 1), "request.userInfo.username != 'x'"), "", ""},
+		{"labels of every resource", validates(everything, "request.userInfo.username != 'x' || object == null || !has(object.metadata.labels)"), "", ""},
 		{"eviction", selecting("matchLabels: {app: web}", validates(core("CREATE", "pods/eviction"), "false")), "selector-on-subresource", "warning"},
 		{"eviction is covered", selecting("matchLabels: {app: web}", validates(core("CREATE", "pods/eviction"), "false")) + another(validates(core("CREATE", "pods/eviction"), "false")), "", ""},
 		{"exec", selecting("matchLabels: {app: web}", validates(core("CONNECT", "pods/exec"), "false")), "selector-on-subresource", "error"},

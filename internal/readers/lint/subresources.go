@@ -49,6 +49,7 @@ var subresourceForgotten = &Rule{
 	Reads: []Part{Kinds},
 	check: eachEntry(func(p *pass, e *snapshot.Entry) {
 		p.evictions(e)
+		p.everyResource(e)
 		if e.Source != registration.ValidatingPolicies || p.spared(e)["UPDATE"] {
 			return
 		}
@@ -134,6 +135,20 @@ func (p *pass) evictions(e *snapshot.Entry) {
 		return
 	}
 	p.findsCause(Note, at(e.Entry, rulesPath(e.Entry, i)...), "eviction", e.String(), "%s receives the DELETE of pods, and kubectl drain deletes them through pods/eviction, which no webhook or policy here covers: the API server sends no DELETE for admission then", e)
+}
+
+// everyResource finds a policy about users that receives the writes of every resource and of no subresource.
+func (p *pass) everyResource(e *snapshot.Entry) {
+	i := slices.IndexFunc(e.Rules, func(r registration.Rule) bool {
+		return slices.Equal(r.Resources, []string{"*"}) && slices.Contains(r.APIGroups, "*") && (slices.Contains(r.Operations, "UPDATE") || slices.Contains(r.Operations, "*"))
+	})
+	q := plan.Request{Operation: admission.Update, Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Subresource: "scale",
+		Kind: schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}, Namespace: "default", Name: "one"}
+	if i < 0 || len(p.denying(e)) == 0 || p.spared(e)["UPDATE"] || !p.mentions(e, "request.userInfo") || len(p.readsOf(e, (*expression.Trials).Reads)) > 0 ||
+		p.validates(&q, func(*snapshot.Entry) bool { return true }) {
+		return
+	}
+	p.findsCause(Note, at(e.Entry, rulesPath(e.Entry, i)...), "every resource", e.String(), "the policy %s decides about users and every resource, and * names no subresource: it does not receive kubectl scale, kubectl exec or a write of a status; */* has them", e)
 }
 
 // mutable are fields that an UPDATE can change in objects of any kind, mutableOfPods in pods.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/kit/nearest"
 )
 
 var policyWithoutBinding = &Rule{
@@ -26,8 +27,17 @@ var policyWithoutBinding = &Rule{
 				return
 			}
 		}
-		p.findsAs(level, place{objectOf(e.Entry), []any{"metadata", "name"}}, "the policy %s has no binding: it does nothing", e)
+		if !p.isMeant(e) {
+			p.findsAs(level, place{objectOf(e.Entry), []any{"metadata", "name"}}, "the policy %s has no binding: it does nothing", e)
+		}
 	}),
+}
+
+// isMeant reports whether a binding of no policy has nearly the name of a policy: rule binding-without-policy reports it.
+func (p *pass) isMeant(policy *snapshot.Entry) bool {
+	return slices.ContainsFunc(p.Snapshot.Entries(policy.Source.Descriptor().Bindings), func(e *snapshot.Entry) bool {
+		return p.Snapshot.Bound(e) == nil && nearest.Suggestion("", e.Binding.PolicyName, []string{policy.Configuration}) != ""
+	})
 }
 
 // isLibrary reports whether most of the policies of a source have no binding.

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -193,7 +194,7 @@ var caBundleMissing = &Rule{
 	ID: "ca-bundle-missing", Level: Warning,
 	Reads: []Part{Services, Workloads, Access},
 	check: eachClient(func(p *pass, c *client) {
-		if c.Service == nil || len(c.CABundle) > 0 || p.Managed || c.mayBeSet(p) || c.blank(p) {
+		if c.Service == nil || len(c.CABundle) > 0 || p.managed(c.at.object) || c.mayBeSet(p) || c.blank(p) {
 			return
 		}
 		name := types.NamespacedName{Namespace: c.Service.Namespace, Name: c.Service.Name}
@@ -201,14 +202,26 @@ var caBundleMissing = &Rule{
 			p.misses("service %s has the namespace of a base: what a kustomization makes of it may set the caBundle (%s)", name, p.rule.ID)
 			return
 		}
-		if p.Partial && (p.NoRoles || !slices.ContainsFunc(p.behind(name), (*Workload).mountsSecret)) {
+		if p.Partial && (p.NoRoles || !p.certifies(name) || !slices.ContainsFunc(p.behind(name), (*Workload).mountsSecret)) {
 			// The files have only a part of a program. The rest, or its role, may set the caBundle. A server that mounts
-			// no certificate gets it from OLM, or makes it.
+			// no certificate gets it from OLM, or makes it. Where no file has the certificate, its maker may set the caBundle.
 			p.misses("what may set the caBundle for service %s is in no file: %s", name, p.rule.ID)
 			return
 		}
 		c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s without a caBundle: the API server will not trust its certificate", c.what, name)
 	}),
+}
+
+// managed reports whether OLM may install an object.
+func (p *pass) managed(o Object) bool { return p.Managed != nil && p.Managed(o) }
+
+// certifies reports whether the files have a certificate for a service, or request it.
+func (p *pass) certifies(name types.NamespacedName) bool {
+	if len(p.Issued) > 0 || p.Secrets {
+		return true
+	}
+	s := p.Services[name]
+	return s != nil && slices.ContainsFunc(slices.Collect(maps.Keys(s.Annotations)), func(key string) bool { return strings.HasSuffix(key, "/serving-cert-secret-name") })
 }
 
 // mountsSecret reports whether the pods of a workload mount a Secret, or have a volume that a driver fills.
@@ -236,7 +249,7 @@ func (p *pass) needsBundle(o Object) bool {
 			return false
 		}
 	}
-	return !p.Managed && len(w.Fields) > 0 && w.Annotations[InjectCAFrom] == "" && w.Annotations[injectCAFromSecret] == ""
+	return !p.managed(o) && len(w.Fields) > 0 && w.Annotations[InjectCAFrom] == "" && w.Annotations[injectCAFromSecret] == ""
 }
 
 var caInjectionBroken = &Rule{
@@ -249,22 +262,41 @@ var caInjectionBroken = &Rule{
 			switch {
 			case from == "" && p.Written[o].Annotations[oldInjectCAFrom] != "" && p.needsBundle(o):
 				p.findsCause(p.rule.Level, place{o, []any{"metadata", "annotations", oldInjectCAFrom}}, oldInjectCAFrom, o.String(), "cert-manager sets no caBundle in %s: since v0.11 it has not read the annotation %s; write %s", o, oldInjectCAFrom, InjectCAFrom)
-			case from == "" || p.Managed || len(p.Written[o].Fields) == 0:
+			case from == "" || p.managed(o) || len(p.Written[o].Fields) == 0:
 				// A patch of metadata, which has no webhooks, may be unused.
 			case strings.Contains(from, "$("):
 				p.findsCause(p.rule.Level, where, from, o.String(), "cert-manager sets no caBundle in %s: the annotation %s has the placeholder %s", o, InjectCAFrom, from)
 			case !ok || namespace == "" || name == "":
 				p.findsCause(p.rule.Level, where, from, o.String(), "cert-manager sets no caBundle in %s: the annotation %s is not NAMESPACE/NAME", o, InjectCAFrom)
-			case !slices.Contains(p.Issued, types.NamespacedName{Namespace: namespace, Name: name}):
-				i := slices.IndexFunc(p.Issued, func(c types.NamespacedName) bool {
-					return c.Name == name && c.Namespace != "" && c.Namespace != baseNamespace
-				})
-				if i >= 0 && !slices.Contains(p.Issued, types.NamespacedName{Name: name}) {
-					p.findsCause(p.rule.Level, where, from, o.String(), "cert-manager sets no caBundle in %s: the annotation %s names Certificate %s, and the files have %s", o, InjectCAFrom, from, p.Issued[i])
+			case p.Issued[types.NamespacedName{Namespace: namespace, Name: name}] == nil:
+				if _, ok := p.Issued[types.NamespacedName{Name: name}]; ok {
+					continue
 				}
+				for _, c := range slices.SortedFunc(maps.Keys(p.Issued), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }) {
+					if c.Name == name && c.Namespace != baseNamespace {
+						p.findsCause(p.rule.Level, where, from, o.String(), "cert-manager sets no caBundle in %s: the annotation %s names Certificate %s, and the files have %s", o, InjectCAFrom, from, c)
+						break
+					}
+				}
+			default:
+				p.namesOther(o, where, from, p.Issued[types.NamespacedName{Namespace: namespace, Name: name}])
 			}
 		}
 	},
+}
+
+// namesOther finds an object with a webhook behind a service that is none of the DNS names of its Certificate.
+func (p *pass) namesOther(o Object, where place, certificate string, names []string) {
+	for _, c := range p.clients() {
+		if c.at.object != o || c.Service == nil || len(names) == 0 {
+			continue
+		}
+		host := c.Service.Name + "." + c.Service.Namespace + ".svc"
+		if _, domain, _ := strings.Cut(host, "."); !slices.Contains(names, host) && !slices.Contains(names, "*."+domain) {
+			p.findsCause(p.rule.Level, where, certificate, o.String(), "the API server does not trust the webhooks of %s: Certificate %s, whose caBundle cert-manager sets, is for %s, and not for %s", o, certificate, few(names), host)
+			return
+		}
+	}
 }
 
 var caBundleMismatch = &Rule{

@@ -451,6 +451,10 @@ spec:
   replicas: 2
   selector: {matchLabels: {app: hooks}}
   template: {metadata: {labels: {app: hooks}}, spec: {containers: [{name: server, image: registry.example.com/hooks}], volumes: [{name: c, secret: {secretName: c}}]}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {namespace: one, name: c}
 `
 	hooks := func(kind string, more ...string) string {
 		text := "---\napiVersion: admissionregistration.k8s.io/v1\nkind: " + kind + "\nmetadata: {name: " + strings.ToLower(kind[:1]) + "}\nwebhooks:\n"
@@ -515,6 +519,7 @@ spec:
 
 		{"a library of policies", "policy-without-binding", policy("a") + policy("b"), nil},
 		{"most policies have no binding", "policy-without-binding", policy("a") + policy("b") + policy("c") + binding, nil},
+		{"a binding with nearly its name", "policy-without-binding", policy("a") + policy("required-labels") + binding + strings.NewReplacer("policyName: a", "policyName: required-label", "name: a}", "name: b}").Replace(binding), nil},
 		{"one policy was forgotten", "policy-without-binding", policy("a") + policy("b") + binding, []string{"note the policy b has no binding: it does nothing"}},
 
 		{"bindings of policies that are elsewhere", "binding-without-policy", binding, nil},

@@ -50,8 +50,8 @@ var expressionCost = &Rule{
 			}
 			if f.cost >= expression.PerExpression {
 				level := p.rule.Level
-				if strings.Contains(f.text, "params") {
-					// The author of the params knows their size.
+				if strings.Contains(f.text, "params") || f.use != condition && !p.rejects(f.entry) && f.entry.Bindings != nil {
+					// The author of the params knows their size, and an error that rejects nothing is a warning at most.
 					level = Note
 				}
 				p.findsCause(level, f.at(), f.entry.String(), "the expression at "+pathText(f.at().path), "an expression of %s costs up to %s for an object with lists of %d elements, and the limit is %d", f.entry, costText(f.cost), longList, uint64(expression.PerExpression))

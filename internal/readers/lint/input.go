@@ -57,8 +57,10 @@ type Input struct {
 	Several map[schema.GroupResource]bool
 	// Kept has the namespaces of the objects of files, and of the Roles about them, by kind.
 	Kept map[Kept]bool
-	// Issued are the Certificates of cert-manager in files.
-	Issued []types.NamespacedName
+	// Issued are the Certificates of cert-manager in files, with their DNS names; never nil for a Certificate.
+	Issued map[types.NamespacedName][]string
+	// Secrets is set if the files have a Secret.
+	Secrets bool
 	// Hidden has the reason for each source whose entries cannot be seen.
 	Hidden map[registration.Source]string
 
@@ -89,8 +91,9 @@ type Input struct {
 	// Injectors are the kinds of objects that a role in the Input may change, limited to the kinds that rules
 	// check: a program with that right can set its own caBundle.
 	Injectors map[string]bool
-	// Managed is set if the files have a ClusterServiceVersion: the Operator Lifecycle Manager sets caBundles.
-	Managed bool
+	// Managed reports whether the files have a ClusterServiceVersion with an object: the Operator Lifecycle Manager sets its
+	// caBundles. It is nil without one.
+	Managed func(Object) bool
 	// NoRoles is set if the files have no role, so that the rights of programs are unknown.
 	NoRoles bool
 	// Reviews is set if webhooks are called for reviews, as in Kubernetes before 1.37.

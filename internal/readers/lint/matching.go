@@ -365,9 +365,23 @@ var objectSelectorOptOut = &Rule{
 		if !p.isAbout(e.Rules) {
 			// The objects of one program, whose documentation may have the label.
 			level = Note
+			if hasOwnLabels(e) {
+				return
+			}
 		}
-		p.findsAs(level, where, "users can exclude their objects from %s by a label: objectSelector %s", e, s)
+		p.findsCause(level, where, s.String(), e.String(), "users can exclude their objects from %s by a label: objectSelector %s", e, s)
 	}),
+}
+
+// hasOwnLabels reports whether the labels of an objectSelector have the groups of the rules in their names.
+func hasOwnLabels(e *snapshot.Entry) bool {
+	list, _ := e.ObjectSelector.Requirements()
+	return !slices.ContainsFunc(list, func(label labels.Requirement) bool {
+		domain, _, prefixed := strings.Cut(label.Key(), "/")
+		return !prefixed || !slices.ContainsFunc(e.Rules, func(r registration.Rule) bool {
+			return slices.ContainsFunc(r.APIGroups, func(group string) bool { return strings.HasSuffix("."+domain, "."+group) })
+		})
+	})
 }
 
 var resourceNamesOnDelete = &Rule{

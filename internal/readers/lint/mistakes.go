@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -53,17 +54,26 @@ var quantityAsNumber = &Rule{
 	}),
 }
 
-// findsImpossible adds findings for comparisons with texts that a field never has.
+// findsImpossible adds a finding for comparisons with texts that a field never has.
 func (p *pass) findsImpossible(f *fact) {
-	if f.trials == nil || f.broken != nil {
-		return
+	if text := p.impossible(f); text != "" {
+		p.findsAs(Warning, f.at(), "an expression of %s compares %s", f.entry, text)
 	}
+}
+
+// impossible describes the comparisons of an expression with texts that a field never has; empty if there are none.
+func (p *pass) impossible(f *fact) string {
+	if f.trials == nil || f.broken != nil {
+		return ""
+	}
+	var texts []string
 	list, others := p.subjects(f.entry)
 	for _, c := range f.trials.Comparisons() {
 		if values := p.valuesOf(c.Paths, list, others); len(values) > 0 && !slices.Contains(values, c.Text) {
-			p.findsAs(Warning, f.at(), "an expression of %s compares %s with %q at %d:%d, and its values are %s", f.entry, strings.Join(c.Paths[0], "."), c.Text, c.At.Line, c.At.Column, few(values))
+			texts = append(texts, fmt.Sprintf("%s with %q at %d:%d, and its values are %s", strings.Join(c.Paths[0], "."), c.Text, c.At.Line, c.At.Column, few(values)))
 		}
 	}
+	return strings.Join(texts, "; ")
 }
 
 // valuesOf returns the values that fields with the same meaning may have; empty if they may have others.

@@ -71,9 +71,8 @@ var notReinvoked = &Rule{
 				if h.MayReinvoke || said[h.Entry] || !p.isWanted(h.Entry) || h.Source != registration.Mutating {
 					continue
 				}
-				// The webhooks of one configuration are one program, which knows their order.
 				later := slices.DeleteFunc(slices.Clone(list[i+1:]), func(other hit) bool {
-					return other.Configuration == h.Configuration || p.apart(h.Entry, other.Entry)
+					return ofOne(other.Entry, h.Entry) || p.apart(h.Entry, other.Entry)
 				})
 				if len(later) == 0 {
 					continue
@@ -113,7 +112,7 @@ func (p *pass) orderedByName(source registration.Source) {
 		p.eachHitOf([]registration.Source{source}, q, mayAct, func(h hit) {
 			first := before
 			before = h.Entry
-			if first == nil || first.Configuration == h.Configuration || first.Static() != h.Static() || reinvoked(first) {
+			if first == nil || ofOne(first, h.Entry) || first.Static() != h.Static() || reinvoked(first) {
 				return
 			}
 			names := pair{first.Configuration, h.Configuration}
@@ -128,6 +127,16 @@ func (p *pass) orderedByName(source registration.Source) {
 			p.finds(where, "%s acts before %s on %s because of its name alone", first.Configuration, h.Configuration, r.GroupResource())
 		})
 	}
+}
+
+// ofOne reports whether two entries are of one program, which knows their order: of one configuration, or of one service.
+func ofOne(a, b *snapshot.Entry) bool {
+	if a.Configuration == b.Configuration || a.Webhook == nil || b.Webhook == nil {
+		return a.Configuration == b.Configuration
+	}
+	of, named := namedService(&a.ClientConfig)
+	other, _ := namedService(&b.ClientConfig)
+	return named && of == other
 }
 
 // apart reports whether nothing shows that two entries are for one cluster.

@@ -25,7 +25,7 @@ func TestNarrowRules(t *testing.T) {
 	const aside = "  namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, w]}]}\n"
 	const optIn = "  namespaceSelector: {matchLabels: {check: wanted}}\n"
 	const optOut = "  objectSelector: {matchExpressions: [{key: skip, operator: DoesNotExist}]}\n"
-	const noRights = "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: none, namespace: w}\n"
+	const noRights = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: w, namespace: w}\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: none, namespace: w}\n"
 	webhook := func(kind, version, name, namespace, rule, more string) string {
 		text := "---\napiVersion: admissionregistration.k8s.io/" + version + "\nkind: " + kind + "WebhookConfiguration\nmetadata: {name: " + name + "}\nwebhooks:\n- name: " + name +
 			".example.com\n  clientConfig:\n    service: {namespace: " + namespace + ", name: w}\n  admissionReviewVersions: [v1]\n  rules: [" + rule + "]\n" + more
@@ -65,6 +65,9 @@ func TestNarrowRules(t *testing.T) {
 	}
 	marked := func(metadata, text string) string {
 		return strings.Replace(text, "metadata: {name: a}", "metadata: {name: a, "+metadata+"}", 1)
+	}
+	behind := func(service, text string) string {
+		return strings.Replace(text, ", name: w}", ", name: "+service+"}", 1)
 	}
 	csv := "---\napiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: w.v1}\n"
 	without := func(prefix string) func(*lint.Input) {
@@ -135,7 +138,19 @@ func TestNarrowRules(t *testing.T) {
 		{"the status of nodes, which fails closed", map[string]string{"a.yaml": mutating(status, "")}, []string{"mutates-status"}, nil, "", nil},
 		{"all of nodes", map[string]string{"a.yaml": mutating(strings.Replace(status, "nodes/status", `"nodes/*"`, 1), "  failurePolicy: Ignore\n")}, []string{"mutates-status"}, nil, "", nil},
 		{"webhooks of one program", map[string]string{"a.yaml": mutating(core, aside) + later}, nil, []string{"not-reinvoked"}, "", nil},
-		{"webhooks of two programs", map[string]string{"a.yaml": mutating(core, aside) + later, "b.yaml": webhook("Mutating", "v1", "b", "w", core, aside)}, []string{"not-reinvoked"}, nil, "", nil},
+		{"webhooks of two programs", map[string]string{"a.yaml": mutating(core, aside) + later, "b.yaml": behind("other", webhook("Mutating", "v1", "b", "w", core, aside))}, []string{"not-reinvoked"}, nil, "", nil},
+		{"webhooks of two configurations of one service", map[string]string{"a.yaml": mutating(core, aside), "b.yaml": webhook("Mutating", "v1", "b", "w", core, aside)}, nil, []string{"not-reinvoked", "order-by-name"}, "", nil},
+		{"no caBundle, and a server whose Secret is in no file", map[string]string{"a.yaml": hook(workloads, optIn) + server + noRights[strings.LastIndex(noRights, "---"):]}, nil, []string{"ca-bundle-missing"}, "what may set the caBundle", nil},
+		{"no caBundle, and OLM for another folder", map[string]string{"a.yaml": hook(workloads, optIn) + server + noRights, "olm/csv.yaml": csv}, []string{"ca-bundle-missing"}, nil, "", nil},
+		{"no caBundle, and OLM by a kustomization", map[string]string{"a.yaml": hook(workloads, optIn) + server + noRights, "olm/csv.yaml": csv, "olm/kustomization.yaml": "resources: [csv.yaml, ../a.yaml]\n"}, nil, []string{"ca-bundle-missing"}, "", nil},
+		{"a Certificate for another service", map[string]string{"a.yaml": marked("annotations: {cert-manager.io/inject-ca-from: w/serving}", hook(workloads, optIn)) + issued("w") + "spec: {dnsNames: [SERVICE_NAME.SERVICE_NAMESPACE.svc]}\n"}, []string{"error ca-injection-broken"}, nil, "", nil},
+		{"a Certificate for the service", map[string]string{"a.yaml": marked("annotations: {cert-manager.io/inject-ca-from: w/serving}", hook(workloads, optIn)) + issued("w") + "spec: {dnsNames: [w.w, w.w.svc]}\n"}, nil, []string{"ca-injection-broken"}, "", nil},
+		{"a Certificate for all services", map[string]string{"a.yaml": marked("annotations: {cert-manager.io/inject-ca-from: w/serving}", hook(workloads, optIn)) + issued("w") + "spec: {dnsNames: ['*.w.svc']}\n"}, nil, []string{"ca-injection-broken"}, "", nil},
+		{"a Certificate without DNS names", map[string]string{"a.yaml": marked("annotations: {cert-manager.io/inject-ca-from: w/serving}", hook(workloads, optIn)) + issued("w")}, nil, []string{"ca-injection-broken"}, "", nil},
+		{"a Certificate in a kustomization", map[string]string{"a.yaml": marked("annotations: {cert-manager.io/inject-ca-from: w/serving}", hook(workloads, optIn)), "c.yaml": issued("w") + "spec: {dnsNames: [SERVICE_NAME.SERVICE_NAMESPACE.svc]}\n", "kustomization.yaml": "resources: [a.yaml, c.yaml]\n"}, nil, []string{"ca-injection-broken"}, "", nil},
+		{"ingresses of any group", map[string]string{"a.yaml": hook(`{apiGroups: ["*"], apiVersions: [v1], operations: [CREATE], resources: [ingresses]}`, "")}, nil, []string{"unscoped"}, "", nil},
+		{"a label of the program's own group", map[string]string{"a.yaml": hook(things, strings.Replace(optOut, "skip", "hooks.example.com/skip", 1)) + definition}, nil, []string{"object-selector-opt-out"}, "", nil},
+		{"a label of another group", map[string]string{"a.yaml": hook(things, optOut) + definition}, []string{"note object-selector-opt-out"}, nil, "", nil},
 		{"a selector that includes mirror pods", map[string]string{"a.yaml": mutating(core, "  failurePolicy: Ignore\n  timeoutSeconds: 30\n  namespaceSelector: {matchExpressions: [{key: skip, operator: DoesNotExist}]}\n")}, []string{"mutates-mirror-pods"}, []string{"unscoped"}, "", nil},
 		{"mirror pods and the default timeout", map[string]string{"a.yaml": mutating(core, "  failurePolicy: Ignore\n  namespaceSelector: {matchExpressions: [{key: skip, operator: DoesNotExist}]}\n")}, nil, []string{"mutates-mirror-pods"}, "", nil},
 		{"no note beside an error", map[string]string{"a.yaml": mutating(core, "")}, []string{"self-deadlock", "control-plane-not-exempt"}, []string{"unscoped", "mutating-fails-closed"}, "", nil},
@@ -234,7 +249,7 @@ func TestNarrowRules(t *testing.T) {
 		{"everything that a webhook changes, for a second", map[string]string{"a.yaml": mutating(everything, "  failurePolicy: Ignore\n  timeoutSeconds: 1\n")}, []string{"warning fail-on-leases"}, []string{"wildcard-everything"}, "", nil},
 		{"everything that a webhook changes, for three seconds", map[string]string{"a.yaml": mutating(everything, "  failurePolicy: Ignore\n  timeoutSeconds: 3\n")}, []string{"wildcard-everything"}, nil, "", nil},
 		{"webhooks of two folders", map[string]string{"a/a.yaml": mutating(core, aside), "b/b.yaml": webhook("Mutating", "v1", "b", "v", core, aside)}, nil, []string{"not-reinvoked", "order-by-name"}, "", nil},
-		{"webhooks of two folders for one namespace", map[string]string{"a/a.yaml": mutating(core, aside), "b/b.yaml": webhook("Mutating", "v1", "b", "w", core, aside)}, []string{"not-reinvoked", "order-by-name"}, nil, "", nil},
+		{"webhooks of two folders for one namespace", map[string]string{"a/a.yaml": mutating(core, aside), "b/b.yaml": behind("other", webhook("Mutating", "v1", "b", "w", core, aside))}, []string{"not-reinvoked", "order-by-name"}, nil, "", nil},
 		{"policies of two folders", map[string]string{"a/a.yaml": mutation("a"), "b/b.yaml": mutation("b")}, nil, []string{"order-by-name"}, "", nil},
 		{"policies of one folder", map[string]string{"a/a.yaml": mutation("a"), "a/b.yaml": mutation("b")}, []string{"order-by-name"}, nil, "", nil},
 		{"webhooks of two folders of a kustomization", map[string]string{"a/a.yaml": mutating(core, aside), "b/b.yaml": webhook("Mutating", "v1", "b", "v", core, aside), "kustomization.yaml": "resources: [a/a.yaml, b/b.yaml]\n"}, []string{"not-reinvoked", "order-by-name"}, nil, "", nil},

@@ -66,11 +66,11 @@ var registrationOld = &Rule{
 			newest, served := registration.Sources()[i].Versions[0], p.servesNewest(&registration.Sources()[i])
 			switch where := (place{o, []any{"apiVersion"}}); {
 			case version != newest && served:
-				since, level := "", p.rule.Level
+				since := ""
 				if strings.HasPrefix(o.Kind, "MutatingAdmissionPolicy") {
-					since, level = ", which API servers serve from Kubernetes 1.36 on", Note
+					since = ", which API servers serve from Kubernetes 1.36 on, and " + version + " only if it is turned on"
 				}
-				p.findsCause(level, where, "written "+version, o.String(), "%s is written as %s; write it as %s%s", o, version, newest, since)
+				p.findsCause(p.rule.Level, where, "written "+version, o.String(), "%s is written as %s; write it as %s%s", o, version, newest, since)
 			case version == newest && !served:
 				p.findsCause(p.rule.Level, where, "written "+version, o.String(), "%s is written as %s, which this release of Kubernetes does not serve", o, version)
 			}

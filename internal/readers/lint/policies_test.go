@@ -158,6 +158,10 @@ func TestPoliciesOfIncidents(t *testing.T) {
 		{"status decides about the spec", widgetCRD + validates(widget, "!has(object.status) || !has(object.status.phase) || object.status.phase != 'Ready' || object.spec.provider == 'a'"), "", ""},
 
 		// Selectors on subresources.
+		{"a label that nobody may change", validates(core("UPDATE", "pods"), "object.metadata.?labels['team'] == oldObject.metadata.?labels['team']"), "subresource-forgotten", "pods/status"},
+		{"a label that nobody may change, nor with the status", validates(core("UPDATE", "pods, pods/status"), "object.metadata.?labels['team'] == oldObject.metadata.?labels['team']"), "", ""},
+		{"a label of a kind whose status keeps labels", validates(apps("UPDATE", "deployments"), "object.metadata.?labels['team'] == oldObject.metadata.?labels['team']"), "", ""},
+		{"a constant that a wrong value makes", validates(core("CREATE", "services"), "object.spec.type == 'Loadbalancer'"), "expression-types", "Loadbalancer"},
 		{"users and every resource", validates(everything, "request.userInfo.username != 'x'"), "subresource-forgotten", "*/*"},
 		{"users and every subresource", validates(strings.Replace(everything, `["*"]}`, `["*/*"]}`, 1), "request.userInfo.username != 'x'"), "", ""},
 		{"labels of every resource", validates(everything, "request.userInfo.username != 'x' || object == null || !has(object.metadata.labels)"), "", ""},

@@ -146,7 +146,7 @@ var unscoped = &Rule{
 // the objects of one program, and the system has no ingresses and claims of volumes of its own.
 func (p *pass) aboutSystem(e *snapshot.Entry) bool {
 	claims := func(r registration.Rule) bool {
-		return !slices.ContainsFunc(r.Resources, func(name string) bool { return name != "persistentvolumeclaims" })
+		return !slices.ContainsFunc(r.Resources, func(name string) bool { return name != "persistentvolumeclaims" && name != "ingresses" })
 	}
 	return p.isAbout(slices.DeleteFunc(slices.Clone(e.Rules), claims), networkingv1.GroupName)
 }

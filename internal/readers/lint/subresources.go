@@ -32,6 +32,8 @@ func changedBy(r *Resource) (list []byAnother) {
 		switch {
 		case s.Name == "scale" && s.Kind.Kind == "Scale":
 			list = append(list, byAnother{[]string{"spec.replicas"}, s.Name, Warning, "kubectl scale or an autoscaler changes it"})
+		case s.Name == "status" && slices.Contains(labelled, r.GroupResource()):
+			list = append(list, byAnother{[]string{"status"}, s.Name, Warning, "a controller changes it"}, byAnother{mutable, s.Name, Note, "a write of the status changes it"})
 		case s.Name == "status":
 			list = append(list, byAnother{[]string{"status"}, s.Name, Warning, "a controller changes it"})
 		case r.GroupResource() == (schema.GroupResource{Resource: "pods"}) && s.Name == "resize":
@@ -69,7 +71,7 @@ var subresourceForgotten = &Rule{
 						of = values
 					}
 					field := readsAny(of, c.fields)
-					if field == "" || said[c.sub] || c.sub == "status" && !onlyStatus(reads) || p.covers(r, c, field) {
+					if field == "" || said[c.sub] || c.sub == "status" && (field == "status" && !onlyStatus(reads) || field != "status" && !p.guardsMetadata(e, reads)) || p.covers(r, c, field) {
 						continue
 					}
 					said[c.sub] = true
@@ -220,6 +222,14 @@ func readsAny(reads, fields []string) string {
 		}
 	}
 	return ""
+}
+
+// labelled are resources whose labels and annotations a write of the status changes.
+var labelled = []schema.GroupResource{{Resource: "pods"}, {Resource: "namespaces"}}
+
+// guardsMetadata reports whether a policy is about changes of labels or annotations alone.
+func (p *pass) guardsMetadata(e *snapshot.Entry, reads []string) bool {
+	return p.mentions(e, "oldObject") && len(p.denying(e)) > 0 && !slices.ContainsFunc(reads, func(path string) bool { return !strings.HasPrefix(path, "metadata.") })
 }
 
 // onlyStatus reports whether a policy is about the status: other policies read it to decide about other fields.

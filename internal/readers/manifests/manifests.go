@@ -90,6 +90,11 @@ type Set struct {
 	Unused map[string]string
 }
 
+// IsBuilt reports whether a kustomization has a file.
+func (s *Set) IsBuilt(file string) bool {
+	return s != nil && slices.ContainsFunc(s.built, func(files map[string]bool) bool { return files[filepath.Clean(file)] })
+}
+
 // Together reports whether two files are one, or a kustomization has both.
 func (s *Set) Together(file, other string) bool {
 	file, other = filepath.Clean(file), filepath.Clean(other)

@@ -284,6 +284,8 @@ func assemble(set *manifests.Set, skipped *[]string) (*World, error) {
 // definitions is the kind of CRDs.
 var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
+var certificates = schema.GroupKind{Group: "cert-manager.io", Kind: "Certificate"}
+
 // parsed is the result of parse.
 type parsed struct {
 	object runtime.Object

@@ -79,7 +79,7 @@ func newSurvey(now time.Time) *survey {
 		world: &lint.Input{
 			Reviews: emulation.JudgesReviews(),
 			Now:     now, Unseen: map[lint.Part]string{}, Hidden: map[registration.Source]string{}, Written: map[lint.Object]lint.Written{}, Patched: map[lint.Object]string{}, Several: map[schema.GroupResource]bool{}, Kept: map[lint.Kept]bool{},
-			Namespaces: map[string]map[string]string{}, Services: map[types.NamespacedName]*corev1.Service{}, Ready: map[types.NamespacedName]int{},
+			Namespaces: map[string]map[string]string{}, Services: map[types.NamespacedName]*corev1.Service{}, Ready: map[types.NamespacedName]int{}, Issued: map[types.NamespacedName][]string{},
 		},
 		roles: map[lint.Object][]rbacv1.PolicyRule{}, least: map[lint.Object]int{}, definitions: map[string]*unstructured.Unstructured{},
 	}
@@ -112,6 +112,8 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Inp
 			continue
 		}
 		s.world.Kustomized = s.world.Kustomized || f.files.kustomized
+		// versions are the files of ClusterServiceVersions.
+		var versions []string
 		for _, d := range f.files.stored {
 			u := d.Unstructured()
 			if f == over {
@@ -120,6 +122,13 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Inp
 				}
 			}
 			s.add(u, custom)
+			switch kind := u.GroupVersionKind().GroupKind(); {
+			case kind == (schema.GroupKind{Group: "operators.coreos.com", Kind: "ClusterServiceVersion"}):
+				versions = append(versions, d.File)
+			case kind == certificates && f.files.set.IsBuilt(d.File):
+				// A kustomization may replace the DNS names.
+				s.world.Issued[types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}] = []string{}
+			}
 			if !isSample(d.File) {
 				s.world.Kept[lint.Kept{GroupKind: u.GroupVersionKind().GroupKind(), Namespace: u.GetNamespace()}] = true
 			}
@@ -127,6 +136,9 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Inp
 			if object := (lint.Object{Kind: u.GetKind(), Name: u.GetName()}); u.GroupVersionKind().GroupKind() == definitions && s.converts(object) {
 				s.patched(f.files, object, d)
 			}
+		}
+		if len(versions) > 0 {
+			s.world.Managed = func(o lint.Object) bool { return f.files.bundled(o, versions) }
 		}
 		for object, written := range f.files.written {
 			s.world.Written[object] = written
@@ -204,6 +216,15 @@ func (s *survey) patched(f *files, object lint.Object, written *manifests.Object
 			s.world.Written[object] = as
 		}
 	}
+}
+
+// bundled reports whether a ClusterServiceVersion, given by its file, may be installed with an object: it is in the same
+// folder, or a kustomization has both.
+func (f *files) bundled(o lint.Object, versions []string) bool {
+	d := f.Find(o.Kind, o.Name)
+	return d == nil || f.set == nil || slices.ContainsFunc(versions, func(file string) bool {
+		return filepath.Dir(file) == filepath.Dir(d.File) || f.set.Together(file, d.File)
+	})
 }
 
 // isSample reports whether a file has examples of objects.
@@ -448,10 +469,11 @@ func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResour
 		s.least[lint.Object{Kind: kind, Namespace: namespace, Name: target}] = int(least)
 	case definitions:
 		s.definition(u, custom)
-	case schema.GroupKind{Group: "cert-manager.io", Kind: "Certificate"}:
-		w.Issued = append(w.Issued, types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()})
-	case schema.GroupKind{Group: "operators.coreos.com", Kind: "ClusterServiceVersion"}:
-		w.Managed = w.Partial
+	case certificates:
+		names, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "dnsNames")
+		w.Issued[types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}] = append([]string{}, names...)
+	case schema.GroupKind{Kind: "Secret"}:
+		w.Secrets = true
 	case schema.GroupKind{Group: rbacv1.GroupName, Kind: "ClusterRole"}, schema.GroupKind{Group: rbacv1.GroupName, Kind: "Role"}:
 		role := &rbacv1.Role{}
 		if into(u, role) {

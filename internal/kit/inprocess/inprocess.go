@@ -21,12 +21,11 @@ var (
 	errClosed   = errors.New("the server has ended")
 )
 
-// Serve has the handler answer a request of a client. The context of the request ends with Serve. It has no values of
-// the client's context, as if the request had come through a connection. An error is the end of the client's context, or
-// an answer that the handler aborted.
+// Serve has the handler answer a request. The context of the request ends with Serve, and has the values of the caller's.
+// An error is the end of the caller's context, or an answer that the handler aborted.
 func Serve(h http.Handler, r *http.Request) (*httptest.ResponseRecorder, error) {
-	ctx, cancel := detach(r.Context())
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
 	out := httptest.NewRecorder()
 	err := serve(ctx, h, out, r)
 	if err == nil && ctx.Err() != nil {
@@ -35,7 +34,7 @@ func Serve(h http.Handler, r *http.Request) (*httptest.ResponseRecorder, error) 
 	return out, err
 }
 
-// detach returns a context without the values of another, which ends with it.
+// detach returns a context without the values of another, which ends with it, as a connection does.
 func detach(of context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(of, func() { cancel(context.Cause(of)) })

@@ -77,6 +77,15 @@ func TestServer(t *testing.T) {
 	}
 }
 
+// A stage notes in the context of a request which webhooks its server did not call.
+func TestServeKeepsTheValuesOfItsCaller(t *testing.T) {
+	r := get(t, context.WithValue(t.Context(), key{}, "of the caller"), "")
+	var got any
+	if _, err := Serve(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Context().Value(key{}) }), r); err != nil || got != "of the caller" {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 func TestRequestsWaitForOpen(t *testing.T) {
 	for _, tc := range []struct {
 		name string

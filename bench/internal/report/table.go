@@ -114,7 +114,7 @@ func (t *Table) Print(w io.Writer, columns []string) {
 }
 
 // ratio formats the ratio of the second column to the first; empty if one of them has no value. With enough values in
-// both, it is that of each round, and its spread.
+// both, it is the median of the ratios of the rounds, with its spread.
 func (r *row) ratio(columns []string) string {
 	first, second := r.values[columns[0]], r.values[columns[1]]
 	if len(first) == 0 || len(second) == 0 {

@@ -21,8 +21,8 @@ var (
 	errClosed   = errors.New("the server has ended")
 )
 
-// Serve has the handler answer a request. The context of the request ends with Serve, and has the values of the caller's.
-// An error is the end of the caller's context, or an answer that the handler aborted.
+// Serve has the handler answer a request. The context of the request ends with Serve, and keeps the values of the
+// caller's context. An error is the end of the caller's context, or an answer that the handler aborted.
 func Serve(h http.Handler, r *http.Request) (*httptest.ResponseRecorder, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

@@ -54,7 +54,7 @@ func TestTableHasMediansAndSpread(t *testing.T) {
 	}
 }
 
-// From seven rounds on, the spread is the quartiles, and ratios are those of the rounds.
+// A table of seven rounds or more prints quartiles, and the median of the ratios of the rounds.
 func TestManyRoundsHaveQuartiles(t *testing.T) {
 	r := Table{Ratio: true}
 	for i, v := range []float64{100, 900, 300, 400, 500, 600, 700} {

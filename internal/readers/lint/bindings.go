@@ -27,14 +27,15 @@ var policyWithoutBinding = &Rule{
 				return
 			}
 		}
-		if !p.isMeant(e) {
+		if !p.hasMisspelledBinding(e) {
 			p.findsAs(level, place{objectOf(e.Entry), []any{"metadata", "name"}}, "the policy %s has no binding: it does nothing", e)
 		}
 	}),
 }
 
-// isMeant reports whether a binding of no policy has nearly the name of a policy: rule binding-without-policy reports it.
-func (p *pass) isMeant(policy *snapshot.Entry) bool {
+// hasMisspelledBinding reports whether a binding without a policy nearly names this one. Rule binding-without-policy reports
+// the binding.
+func (p *pass) hasMisspelledBinding(policy *snapshot.Entry) bool {
 	return slices.ContainsFunc(p.Snapshot.Entries(policy.Source.Descriptor().Bindings), func(e *snapshot.Entry) bool {
 		return p.Snapshot.Bound(e) == nil && nearest.Suggestion("", e.Binding.PolicyName, []string{policy.Configuration}) != ""
 	})

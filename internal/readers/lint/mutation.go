@@ -72,7 +72,7 @@ var notReinvoked = &Rule{
 					continue
 				}
 				later := slices.DeleteFunc(slices.Clone(list[i+1:]), func(other hit) bool {
-					return ofOne(other.Entry, h.Entry) || p.apart(h.Entry, other.Entry)
+					return sameProgram(other.Entry, h.Entry) || p.apart(h.Entry, other.Entry)
 				})
 				if len(later) == 0 {
 					continue
@@ -112,7 +112,7 @@ func (p *pass) orderedByName(source registration.Source) {
 		p.eachHitOf([]registration.Source{source}, q, mayAct, func(h hit) {
 			first := before
 			before = h.Entry
-			if first == nil || ofOne(first, h.Entry) || first.Static() != h.Static() || reinvoked(first) {
+			if first == nil || sameProgram(first, h.Entry) || first.Static() != h.Static() || reinvoked(first) {
 				return
 			}
 			names := pair{first.Configuration, h.Configuration}
@@ -129,8 +129,9 @@ func (p *pass) orderedByName(source registration.Source) {
 	}
 }
 
-// ofOne reports whether two entries are of one program, which knows their order: of one configuration, or of one service.
-func ofOne(a, b *snapshot.Entry) bool {
+// sameProgram reports whether one program, which knows the order, acts for two entries: they have one configuration, or one
+// service.
+func sameProgram(a, b *snapshot.Entry) bool {
 	if a.Configuration == b.Configuration || a.Webhook == nil || b.Webhook == nil {
 		return a.Configuration == b.Configuration
 	}
